@@ -1,0 +1,49 @@
+"""What can go wrong on the user's side. The core raises; the command line decides the exit code."""
+
+from __future__ import annotations
+
+
+class ZerocalcError(Exception):
+    """A mistake the user can mend: what was wrong, what was got and allowed, and what to try."""
+
+    code = "invalid"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(ZerocalcError):
+    """Flags that contradict each other, or a required one that is missing."""
+
+    code = "usage"
+
+
+class SpecError(ZerocalcError):
+    """A value outside what the job's specification allows."""
+
+    code = "spec"
+
+
+class UnknownNameError(ZerocalcError):
+    """A name that no preset, strategy, framework or setting answers to."""
+
+    code = "unknown_name"
+
+
+class FileError(ZerocalcError):
+    """A file that cannot be read, written, or understood."""
+
+    code = "file"
+
+
+def unknown_name(kind: str, got: str, known: list[str], *, hint: str | None = None) -> UnknownNameError:
+    """Build the error for a misspelt name, with the near ones as suggestions."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(got.lower(), known, n=3, cutoff=0.5)
+    near += [name for name in known if got.lower() in name and name not in near][: 3 - len(near)]
+    suggestion = f"did you mean {' or '.join(repr(name) for name in near)}?" if near else None
+    message = f"unknown {kind} {got!r}" + (f"; {suggestion}" if suggestion else "")
+    return UnknownNameError(message, hint=hint)

@@ -1,0 +1,148 @@
+"""Registering a formula with its symbol, unit and source, and reading its expression from its own code."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known about a registered formula."""
+
+    function: Callable[..., Any]
+    symbol: str
+    unit: str
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The formula's name, as in the code."""
+        return self.function.__name__
+
+
+REGISTRY: dict[Callable[..., Any], Entry] = {}
+
+
+def formula(*, symbol: str, unit: str, source: str) -> Callable[[F], F]:
+    """Register a formula under a citation key of `zerocalc.sources`; the function itself is returned unchanged."""
+
+    def register(function: F) -> F:
+        REGISTRY[function] = Entry(function, symbol, unit, source)
+        return function
+
+    return register
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A formula together with the numbers it was given and what it came to."""
+
+    entry: Entry
+    inputs: Mapping[str, Any]
+    value: Any
+
+    @property
+    def expression(self) -> str:
+        """The formula as text, derived from its code."""
+        return expression(self.entry.function)
+
+    @property
+    def source(self) -> str:
+        """The citation key."""
+        return self.entry.source
+
+    def substituted(self) -> str:
+        """The formula with the inputs put in place of their names."""
+        tree = _return_expression(self.entry.function)
+        return ast.unparse(_Substitute(self.inputs).visit(tree))
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """One formula summed over groups of equal tensors: `count` times its value in each group."""
+
+    entry: Entry
+    groups: tuple[tuple[int, Applied], ...]
+
+    @property
+    def value(self) -> Any:
+        """The sum over all groups."""
+        return sum(count * applied.value for count, applied in self.groups)
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """Each group's count and inputs, in order."""
+        return {"groups": [{"count": count, **applied.inputs} for count, applied in self.groups]}
+
+    @property
+    def expression(self) -> str:
+        """The sum as text; evaluate it once per row of `groups`."""
+        return f"sum(count * ({expression(self.entry.function)}) for groups)"
+
+    @property
+    def source(self) -> str:
+        """The citation key."""
+        return self.entry.source
+
+    def substituted(self) -> str:
+        """One summand per group."""
+        return " + ".join(f"{count} * ({applied.substituted()})" for count, applied in self.groups) or "0"
+
+
+def apply(function: Callable[..., Any], /, **inputs: Any) -> Applied:
+    """Evaluate a registered formula and keep what went in."""
+    return Applied(REGISTRY[function], inputs, function(**inputs))
+
+
+def apply_grouped(function: Callable[..., Any], groups: Iterable[tuple[int, Mapping[str, Any]]]) -> Grouped:
+    """Evaluate a registered formula once per group of equal tensors; groups with equal inputs are merged."""
+    merged: dict[tuple[tuple[str, Any], ...], int] = {}
+    for count, inputs in groups:
+        key = tuple(inputs.items())
+        merged[key] = merged.get(key, 0) + count
+    return Grouped(REGISTRY[function], tuple((count, apply(function, **dict(key))) for key, count in merged.items()))
+
+
+@cache
+def expression(function: Callable[..., Any]) -> str:
+    """The text of a formula's `return` expression."""
+    return ast.unparse(_return_expression(function))
+
+
+@cache
+def _module_functions(module: str) -> dict[str, ast.FunctionDef]:
+    loader = sys.modules[module].__loader__
+    source = loader.get_source(module)  # type: ignore[union-attr]
+    return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+
+
+def _return_expression(function: Callable[..., Any]) -> ast.expr:
+    last = _module_functions(function.__module__)[function.__name__].body[-1]
+    assert isinstance(last, ast.Return), f"{function.__name__} is not one return expression"
+    assert last.value is not None
+    # A copy, because substitution edits the tree in place.
+    return ast.parse(ast.unparse(last.value), mode="eval").body
+
+
+class _Substitute(ast.NodeTransformer):
+    def __init__(self, inputs: Mapping[str, Any]) -> None:
+        self._inputs = inputs
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Replace an input's name by its number, digits grouped."""
+        if node.id not in self._inputs:
+            return node
+        value = self._inputs[node.id]
+        text = f"{value:,}" if isinstance(value, int) else str(value if not _is_ratio(value) else float(value))
+        return ast.Name(id=text)
+
+
+def _is_ratio(value: object) -> bool:
+    return hasattr(value, "numerator") and not isinstance(value, int)

@@ -1,0 +1,41 @@
+"""Whose implementation answers. Each module turns one rank's view of a job into terms and collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+from zerocalc.errors import unknown_name
+
+if TYPE_CHECKING:
+    from zerocalc.frameworks.settings import Setting
+    from zerocalc.frameworks.terms import Plan
+    from zerocalc.rank import RankView
+
+
+class Framework(NamedTuple):
+    """Where a framework lives and what it is."""
+
+    module: str
+    description: str
+
+
+FRAMEWORKS: dict[str, Framework] = {
+    "paper": Framework("zerocalc.frameworks.paper", "the papers' ideal (ZeRO, ZeRO-Offload, ZeRO-Infinity)"),
+}
+
+
+class FrameworkModule(Protocol):
+    """What every framework module offers."""
+
+    SETTINGS: Sequence[Setting]
+    plan: Callable[[RankView], Plan]
+
+
+def framework_named(name: str) -> FrameworkModule:
+    """Load a framework's module. Raises UnknownNameError with the near names."""
+    row = FRAMEWORKS.get(name.strip().lower())
+    if row is None:
+        raise unknown_name("framework", name, list(FRAMEWORKS), hint=f"one of {', '.join(FRAMEWORKS)}")
+    return cast("FrameworkModule", import_module(row.module))

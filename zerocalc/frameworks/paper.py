@@ -1,0 +1,254 @@
+"""The papers' ideal: ZeRO's model states, the least communication, offload by its minimum of bytes moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from zerocalc.formulas.communication import all_reduce_sent_bytes, leg_sent_bytes, padded_bytes
+from zerocalc.formulas.registry import apply
+from zerocalc.formulas.states import gathered_bytes, state_bytes
+from zerocalc.frameworks.settings import Setting, resolve_settings
+from zerocalc.frameworks.terms import ALWAYS, FORWARD_BACKWARD, GRADS_LIVE, Collective, Plan, Term, Tier, Traffic
+from zerocalc.rank import Part, RankView
+from zerocalc.strategies import LEGS, Pass, State
+from zerocalc.units import DTYPE_BITS, dtype_bytes
+
+_ZEROPP = frozenset({"zeropp"})
+_SHARDED_PARAMS = frozenset({"zero3", "hsdp", "mics", "zeropp"})
+
+SETTINGS = (
+    Setting(
+        name="hpz", kind="int", default=None, minimum=1, strategies=_ZEROPP,
+        doc="ranks that hold a secondary copy of the parameters between them (default: the GPUs of a node; 1 is off)",
+    ),
+    Setting(name="qwz", kind="bool", default=True, strategies=_ZEROPP, doc="gather parameters as int8 in forward"),
+    Setting(name="qgz", kind="bool", default=True, strategies=_ZEROPP, doc="reduce gradients as int4 in two hops"),
+    Setting(
+        name="quant_block", kind="int", default=2048, minimum=1, strategies=_ZEROPP,
+        doc="elements that share one fp32 scale when quantised",
+    ),
+    Setting(
+        name="working_memory", kind="str", default="unit", choices=("unit", "operator"), strategies=_SHARDED_PARAMS,
+        doc="what is gathered at once: the largest unit (a layer), or the largest operator as ZeRO-Infinity counts",
+    ),
+)  # fmt: skip
+
+
+def plan(view: RankView) -> Plan:
+    """Terms, collectives and traffic of one rank class under the papers' model."""
+    settings, warnings = resolve_settings("paper", SETTINGS, view.job.settings, view.strategy.name)
+    if view.strategy.name == "zeropp" and settings["hpz"] is None:
+        settings["hpz"] = view.job.parallelism.gpus_per_node or 1
+    answer = Plan(warnings=warnings)
+    for part in view.parts:
+        answer.terms += state_terms(view, part)
+        answer.terms += _secondary_params(view, part, settings)
+        answer.collectives += _collectives(view, part, settings)
+    answer.terms += _working_memory(view, settings)
+    answer.traffic += _traffic(view, answer.terms)
+    _say(view, answer, settings)
+    return answer
+
+
+def tier_of(view: RankView, state: State) -> Tier:
+    """Where a state rests: gradients follow the optimizer states once both are sharded."""
+    offload = view.job.offload
+    if state == "grads" and "grads" not in view.strategy.shards:
+        return "gpu"
+    tier = offload.params if state == "params" else offload.optimizer
+    return "gpu" if tier == "none" else tier
+
+
+def state_terms(view: RankView, part: Part) -> Iterator[Term]:
+    """Parameters, and for trained parts gradients and optimizer states, each on its tier."""
+    k = view.job.optimizer.bytes_per_param
+    grads_live = GRADS_LIVE if view.job.workload.grad_accum == 1 else (FORWARD_BACKWARD, *GRADS_LIVE)
+    rows: list[tuple[State, Any, tuple[str, ...]]] = [
+        ("params", part.param_bytes + view.job.precision.extra_param_bytes * part.trainable, ALWAYS)
+    ]
+    if part.trainable:
+        rows += [("grads", part.grad_bytes, grads_live), ("optimizer_states", k, ALWAYS)]
+    for state, bytes_per_param, phases in rows:
+        sharded = state in view.strategy.shards
+        shards = part.shard_ranks if sharded else 1
+        yield Term(
+            name=state,
+            state=state,
+            part=part.name,
+            tier=tier_of(view, state),
+            phases=phases,
+            sharded_over=shards,
+            falls=sharded and view.strategy.sharding_group == "all",
+            amount=apply(state_bytes, num_params=part.num_params, bytes_per_param=bytes_per_param, shards=shards),
+        )
+
+
+def _secondary_params(view: RankView, part: Part, settings: dict[str, Any]) -> Iterator[Term]:
+    """ZeRO++ hpZ: a second copy of the parameters, sharded over a small group."""
+    if view.strategy.name not in _ZEROPP or settings["hpz"] <= 1:
+        return
+    shards = min(settings["hpz"], part.shard_ranks)
+    yield Term(
+        name="secondary_params",
+        state="params",
+        part=part.name,
+        phases=ALWAYS,
+        sharded_over=shards,
+        amount=apply(state_bytes, num_params=part.num_params, bytes_per_param=part.param_bytes, shards=shards),
+    )
+
+
+def _working_memory(view: RankView, settings: dict[str, Any]) -> Iterator[Term]:
+    """The largest gathered unit, whole on the GPU while it computes, with its gradients."""
+    if "params" not in view.strategy.shards or not view.shape_known:
+        return
+    part = view.parts[0]
+    if part.shard_ranks == 1 and tier_of(view, "params") == "gpu":
+        return
+    by_operator = settings["working_memory"] == "operator"
+    unit_params = view.layout.largest_tensor.numel if by_operator else view.layout.largest_unit
+    trained = any(p.trainable and p.name in {"dense", "expert"} for p in view.parts)
+    yield Term(
+        name="gathered_operator" if by_operator else "gathered_unit",
+        phases=(FORWARD_BACKWARD,),
+        amount=apply(
+            gathered_bytes,
+            unit_params=unit_params,
+            param_bytes=part.param_bytes,
+            grad_bytes=part.grad_bytes if trained else 0,
+        ),
+    )
+
+
+def _active(view: RankView, settings: dict[str, Any]) -> Iterator[Pass]:
+    """The strategy's passes; one that a setting turns on replaces the plain pass of its phase and tensor."""
+    on = [p for p in view.strategy.passes if p.setting and settings[p.setting] not in (False, 1)]
+    replaced = {(p.phase, p.tensor) for p in on}
+    for row in view.strategy.passes:
+        if row in on or (row.setting is None and (row.phase, row.tensor) not in replaced):
+            yield row
+
+
+def _group_size(view: RankView, part: Part, row: Pass, settings: dict[str, Any]) -> int:
+    """Ranks that take part in a pass."""
+    per_node = min(view.job.parallelism.gpus_per_node or part.shard_ranks, part.shard_ranks)
+    sizes = {
+        "shard": part.shard_ranks,
+        "replica": part.replicas,
+        "secondary": min(settings["hpz"] or 1, part.shard_ranks),
+        "node": per_node,
+        "across_nodes": max(1, part.shard_ranks // per_node),
+    }
+    return int(sizes[row.group])
+
+
+def _collectives(view: RankView, part: Part, settings: dict[str, Any]) -> Iterator[Collective]:
+    """What one part sends in an optimizer step."""
+    for row in _active(view, settings):
+        if part.trainable or not row.only_trainable:
+            yield _collective(view, part, row, settings)
+
+
+def _collective(view: RankView, part: Part, row: Pass, settings: dict[str, Any]) -> Collective:
+    native = part.param_dtype if row.tensor == "params" else part.reduce_dtype
+    dtype = row.wire_dtype or native
+    size = _group_size(view, part, row, settings)
+    count = view.job.workload.grad_accum if row.every == "micro_step" else 1
+    shards = _shards_sent(view, part, row)
+    element = dtype_bytes(dtype) + (Fraction(4, settings["quant_block"]) if row.wire_dtype else 0)
+    elements = -(-part.num_params // shards)
+    if row.op == "all_reduce":
+        full = apply(state_bytes, num_params=elements, bytes_per_param=element, shards=1)
+        sent = apply(all_reduce_sent_bytes, count=count, full_bytes=full.value, ranks=size)
+    else:
+        full = apply(padded_bytes, num_params=elements, element_bytes=element, ranks=size)
+        sent = apply(leg_sent_bytes, count=count, full_bytes=full.value, ranks=size)
+    volume = _volume(view, part, row, count, shards if row.group == "replica" else 1)
+    return Collective(
+        op=row.op, tensor=row.tensor, dtype=dtype, part=part.name, phase=row.phase, group=row.group,
+        group_size=size, count=count, full=full, sent=sent, volume_params=volume,
+        inter_node_volume_params=0 if row.intra_node or _fits_node(view, row, size) else volume,
+    )  # fmt: skip
+
+
+def _shards_sent(view: RankView, part: Part, row: Pass) -> int:
+    """Into how many parts the tensor was cut before this pass sends one of them."""
+    if not row.of_shard:
+        return 1
+    if row.group == "across_nodes":
+        return min(view.job.parallelism.gpus_per_node or part.shard_ranks, int(part.shard_ranks))
+    return int(part.shard_ranks)
+
+
+def _volume(view: RankView, part: Part, row: Pass, count: int, shards: int) -> Fraction:
+    """Multiples of Ψ times the element size, as the papers print it."""
+    native = part.param_dtype if row.tensor == "params" else part.reduce_dtype
+    narrower = Fraction(DTYPE_BITS[row.wire_dtype or native], DTYPE_BITS[native])
+    return LEGS[row.op] * count * narrower * Fraction(part.num_params, view.num_model_params) / shards
+
+
+def _fits_node(view: RankView, row: Pass, size: int) -> bool:
+    """Whether a pass stays inside one node: its ranks are neighbours and no more than the node has."""
+    per_node = view.job.parallelism.gpus_per_node
+    return per_node is not None and row.group != "replica" and row.group != "across_nodes" and size <= per_node
+
+
+def _traffic(view: RankView, terms: list[Term]) -> Iterator[Traffic]:
+    """Bytes over PCIe and to NVMe: each state that rests there, as often as the step reads and writes it."""
+    accum = view.job.workload.grad_accum
+    loads = (3 if view.job.workload.checkpointing == "full" else 2) * accum
+    for part in view.parts:
+        here = {term.state: term for term in terms if term.part == part.name and term.name == term.state}
+        yield from _optimizer_traffic(view, part, here, accum)
+        params = here["params"]
+        if params.tier != "gpu":
+            yield _move("host", "from_host", "params", part.num_params, part.param_bytes, part.shard_ranks, loads)
+            if params.tier == "nvme":
+                yield _move("nvme", "read", "params", part.num_params, part.param_bytes, part.shard_ranks, loads)
+                if part.trainable:
+                    yield _move("nvme", "write", "params", part.num_params, part.param_bytes, part.shard_ranks, 1)
+
+
+def _optimizer_traffic(view: RankView, part: Part, here: dict[Any, Term], accum: int) -> Iterator[Traffic]:
+    """ZeRO-Offload's minimum: gradients down, updated parameters up; NVMe states read and written once."""
+    if not part.trainable or here["optimizer_states"].tier == "gpu":
+        return
+    shards, tier = part.shard_ranks, here["optimizer_states"].tier
+    downloads = accum if here["grads"].tier != "gpu" else 1
+    yield _move("host", "to_host", "grads", part.num_params, part.grad_bytes, shards, downloads)
+    if here["params"].tier == "gpu":
+        yield _move("host", "from_host", "params", part.num_params, part.param_bytes, shards, 1)
+    if tier == "nvme":
+        k = view.job.optimizer.bytes_per_param
+        for direction in ("read", "write"):
+            yield _move("nvme", direction, "optimizer_states", part.num_params, k, shards, 1)
+            if here["grads"].tier == "nvme":
+                times = downloads if direction == "write" else 1
+                yield _move("nvme", direction, "grads", part.num_params, part.grad_bytes, shards, times)
+
+
+def _move(link: Any, direction: Any, name: str, num_params: Any, per_param: Any, shards: Any, times: int) -> Traffic:
+    amount = apply(state_bytes, num_params=num_params, bytes_per_param=per_param * times, shards=shards)
+    return Traffic(link=link, direction=direction, name=name, amount=amount)
+
+
+def _say(view: RankView, answer: Plan, settings: dict[str, Any]) -> None:
+    """What was assumed, what is not counted."""
+    parallelism = view.job.parallelism
+    if "params" in view.strategy.shards and not view.shape_known:
+        answer.excluded.append("gathered working memory of sharded parameters (needs tensor shapes, not just a count)")
+    for part in view.parts:
+        if view.strategy.shards and part.shard_ranks == 1 and ":" not in part.name:
+            answer.warnings.append(
+                f"{view.strategy.name} over a group of one: the {part.name} states of "
+                f"{parallelism.world_size} GPU(s) are not sharded"
+            )
+    if view.strategy.name in _ZEROPP:
+        answer.assumptions.append(
+            f"ZeRO++: hpz = {settings['hpz']}, one fp32 scale per {settings['quant_block']} elements "
+            "(the paper prints no block size)"
+        )
+        if settings["hpz"] > 1 and view.parts[0].shard_ranks % settings["hpz"]:
+            answer.warnings.append(f"hpz = {settings['hpz']} does not divide {view.parts[0].shard_ranks} ranks")

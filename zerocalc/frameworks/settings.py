@@ -1,0 +1,83 @@
+"""A framework's own knobs as rows of data: name, type, default, where they have an effect, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zerocalc.errors import SpecError, unknown_name
+
+_TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
+_MAX_INT = 10**15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One knob. `kind` is one of int, bool, str, ratio, or `int or bool`."""
+
+    name: str
+    kind: str
+    default: Any
+    doc: str
+    strategies: frozenset[str] = frozenset()
+    """Strategies in which it has an effect; empty means all."""
+    choices: tuple[str, ...] = ()
+    minimum: int = 0
+    changed: str = ""
+    """Versions in which the default differs, as text."""
+
+
+def parse_setting(row: Setting, value: Any) -> Any:
+    """Convert a value to the setting's type. Raises SpecError naming what is allowed."""
+    text = str(value).strip().lower()
+    if "bool" in row.kind and (isinstance(value, bool) or text in _TRUE | _FALSE):
+        if "int" not in row.kind or text not in {"0", "1"}:
+            return text in _TRUE
+    if "int" in row.kind:
+        return _whole(row, value)
+    if row.kind == "ratio":
+        return _ratio(row, value)
+    if row.kind == "str" and (not row.choices or text in row.choices):
+        return text
+    allowed = f"one of {', '.join(row.choices)}" if row.choices else f"a {row.kind}"
+    raise SpecError(f"--set {row.name}: must be {allowed} (got {value!r})", hint=row.doc)
+
+
+def _whole(row: Setting, value: Any) -> int:
+    from zerocalc.units import parse_count
+
+    text = repr(value) if isinstance(value, float) else str(value)
+    return parse_count(text, name=f"--set {row.name}", minimum=row.minimum, maximum=_MAX_INT)
+
+
+def _ratio(row: Setting, value: Any) -> float:
+    from zerocalc.units import parse_ratio
+
+    number = float(parse_ratio(str(value), name=f"--set {row.name}"))
+    if not 0 <= number <= 1:
+        raise SpecError(f"--set {row.name}: must be between 0 and 1 (got {value})", hint=row.doc)
+    return number
+
+
+def resolve_settings(
+    framework: str, rows: Sequence[Setting], given: Mapping[str, Any], strategy: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Every setting's value, and one warning for each given one that has no effect in `strategy`.
+
+    Raises UnknownNameError for a name the framework does not have, SpecError for a value of the wrong type.
+    """
+    by_name = {row.name: row for row in rows}
+    values = {row.name: row.default for row in rows}
+    warnings = []
+    for name, value in given.items():
+        if name not in by_name:
+            raise unknown_name(
+                f"setting of framework {framework}", name, list(by_name),
+                hint=f"settings of {framework}: {', '.join(by_name) or 'none'}",
+            )  # fmt: skip
+        row = by_name[name]
+        values[name] = parse_setting(row, value)
+        if row.strategies and strategy not in row.strategies:
+            warnings.append(f"{name} has no effect under {strategy}: it acts in {', '.join(sorted(row.strategies))}")
+    return values, warnings

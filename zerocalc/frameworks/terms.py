@@ -1,0 +1,125 @@
+"""What a framework answers with: terms (bytes held), collectives (bytes sent), traffic to host and NVMe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal, Protocol
+
+from zerocalc.strategies import State
+
+Tier = Literal["gpu", "cpu", "nvme"]
+
+INITIALIZATION = "initialization"
+AT_REST = "at_rest"
+FORWARD_BACKWARD = "forward_backward"
+BACKWARD_END = "backward_end"
+OPTIMIZER_STEP = "optimizer_step"
+PHASES = (INITIALIZATION, AT_REST, FORWARD_BACKWARD, BACKWARD_END, OPTIMIZER_STEP)
+ALWAYS = (AT_REST, FORWARD_BACKWARD, BACKWARD_END, OPTIMIZER_STEP)
+GRADS_LIVE = (BACKWARD_END, OPTIMIZER_STEP)
+
+
+class Evaluated(Protocol):
+    """A number that can say how it came about: one formula, or a sum of one over groups of equal tensors."""
+
+    @property
+    def value(self) -> Any:
+        """The number."""
+
+    @property
+    def expression(self) -> str:
+        """The formula."""
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """What went in."""
+
+    @property
+    def source(self) -> str:
+        """The citation key."""
+
+    def substituted(self) -> str:
+        """The formula with its numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """Named bytes on one memory tier of one rank."""
+
+    name: str
+    amount: Evaluated
+    phases: tuple[str, ...]
+    state: State | None = None
+    part: str = "dense"
+    tier: Tier = "gpu"
+    sharded_over: int = 1
+    falls: bool = False
+    """Whether it shrinks as the data-parallel degree grows; what does not is the floor."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes on the rank that holds most."""
+        return int(self.amount.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """One kind of collective: `count` calls per optimizer step, each over `full` bytes."""
+
+    op: str
+    tensor: str
+    dtype: str
+    group_size: int
+    count: int
+    full: Evaluated
+    """Bytes of the whole tensor in one call."""
+    sent: Evaluated
+    """Bytes one rank sends in all calls of the step."""
+    part: str = "dense"
+    phase: str = "backward"
+    group: str = "shard"
+    volume_params: Fraction | float = 0
+    """What the papers print: multiples of Ψ times the element size, without the (N−1)/N factor."""
+    inter_node_volume_params: Fraction | float = 0
+    """The share of `volume_params` that the papers count across nodes."""
+    full_bytes_in_all: int | None = None
+    """Sum over the calls where they differ in size; null where every call carries `full`."""
+
+    @property
+    def full_bytes(self) -> int:
+        """Bytes of the whole tensors, summed over the calls."""
+        return self.count * int(self.full.value) if self.full_bytes_in_all is None else self.full_bytes_in_all
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes one rank sends, summed over the calls."""
+        return int(self.sent.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Bytes that one rank moves over a link to the host or to NVMe in one optimizer step."""
+
+    link: Literal["host", "nvme"]
+    direction: Literal["to_host", "from_host", "read", "write"]
+    name: str
+    amount: Evaluated
+
+    @property
+    def bytes(self) -> int:
+        """Bytes per rank and optimizer step."""
+        return int(self.amount.value)
+
+
+@dataclass(slots=True)
+class Plan:
+    """Everything a framework says about one rank class."""
+
+    terms: list[Term] = field(default_factory=list)
+    collectives: list[Collective] = field(default_factory=list)
+    traffic: list[Traffic] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+    excluded: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)

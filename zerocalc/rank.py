@@ -1,0 +1,281 @@
+"""The job as one rank sees it: which tensors it holds after tensor, pipeline and expert parallelism.
+
+Ranks that hold the same form a rank class; pipeline stages make several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from zerocalc.errors import SpecError, UsageError
+from zerocalc.layout import Layout, Tensor, Unit
+from zerocalc.strategies import Strategy, strategy_named
+from zerocalc.units import ceil_div, dtype_bytes
+
+if TYPE_CHECKING:
+    from zerocalc.specs.job import Job, ModelSpec, Parallelism
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Parameters that share a fate: the same sharding group, element types, and whether they are trained."""
+
+    name: str
+    num_params: Any
+    """On this rank, before data-parallel sharding."""
+    shard_ranks: Any
+    """Ranks over which a sharded state of this part is dealt."""
+    replicas: Any
+    """Groups that hold the same shards (HSDP, MiCS)."""
+    trainable: bool
+    param_dtype: str
+    grad_dtype: str
+    reduce_dtype: str
+    layout: Layout
+    """The part's tensors on this rank."""
+
+    @property
+    def param_bytes(self) -> int | Fraction:
+        """Bytes of one parameter."""
+        return dtype_bytes(self.param_dtype)
+
+    @property
+    def grad_bytes(self) -> int | Fraction:
+        """Bytes of one gradient element as held."""
+        return dtype_bytes(self.grad_dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class RankView:
+    """One rank class: what a framework needs to know to say what its ranks hold and send."""
+
+    name: str
+    num_ranks: int
+    job: Job
+    strategy: Strategy
+    parts: tuple[Part, ...]
+    layout: Layout
+    """The trained model's tensors on this rank."""
+    stage: int = 0
+    """Pipeline stage of the class's first rank."""
+
+    @property
+    def shape_known(self) -> bool:
+        """Whether tensor shapes are known, not just a count."""
+        return not self.layout.anonymous
+
+    @property
+    def num_model_params(self) -> Any:
+        """Parameters of the trained model on this rank, before sharding."""
+        return sum(part.num_params for part in self.parts if ":" not in part.name)
+
+
+def check_parallelism(parallelism: Parallelism) -> None:
+    """Refuse degrees that do not divide the world. Raises UsageError naming the flags."""
+    p = parallelism
+    if p.world_size % (p.tp * p.pp * p.cp):
+        raise UsageError(
+            f"--gpus {p.world_size} is not divisible by tp·pp·cp = {p.tp}·{p.pp}·{p.cp} = {p.tp * p.pp * p.cp}",
+            hint="world size = dp·tp·pp·cp; give --dp instead of --gpus, or change a degree",
+        )
+    if p.world_size % (p.ep * p.etp * p.pp):
+        raise UsageError(
+            f"--gpus {p.world_size} is not divisible by ep·etp·pp = {p.ep}·{p.etp}·{p.pp} = {p.ep * p.etp * p.pp}",
+            hint="experts are sharded over world / (ep·etp·pp) ranks",
+        )
+
+
+def _divide(tensor: Tensor, *, tp: Any, ep: Any, etp: Any) -> Tensor:
+    """One rank's share of a tensor: experts dealt over ep, the split dimension over the tensor-parallel ranks."""
+    shape = list(tensor.shape)
+    split = etp if tensor.part == "expert" else tp
+    if tensor.part == "expert":
+        shape[0] = ceil_div(shape[0], ep)
+    if tensor.tp_axis is not None:
+        shape[tensor.tp_axis] = ceil_div(shape[tensor.tp_axis], split)
+    return replace(tensor, shape=tuple(shape))
+
+
+def _stage_bounds(num_layers: int, stages: int) -> list[tuple[int, int]]:
+    """Layers of each stage. What does not divide goes to the stages after the first, which has the embedding."""
+    base, extra = divmod(num_layers, stages)
+    bounds, start = [], 0
+    for stage in range(stages):
+        size = base + (1 if (stage - 1) % stages < extra else 0)
+        bounds.append((start, start + size))
+        start += size
+    return bounds
+
+
+def _stage_units(layout: Layout, low: int, high: int, *, first: bool, last: bool) -> Iterator[Unit]:
+    """The units of one pipeline stage, which holds layers `low` to `high` - 1."""
+    seen, total = 0, layout.num_layers
+    for unit in layout.units:
+        if not unit.is_layer:
+            home_is_first, home_is_last = seen == 0, seen == total
+            if (home_is_first and first) or (home_is_last and last) or (low < seen <= high and 0 < seen < total):
+                yield unit
+            continue
+        begin, end = max(low, seen), min(high, seen + unit.count)
+        if begin < end:
+            yield replace(unit, count=end - begin, first=unit.first + begin - seen)
+        seen += unit.count
+
+
+def _tied_head(layout: Layout) -> Unit | None:
+    """The copy of a tied embedding that the last pipeline stage needs for its output layer."""
+    names = {tie.target for tie in layout.ties if tie.name.startswith("lm_head") or "head" in tie.name}
+    for unit in layout.units:
+        for tensor in unit.tensors:
+            if not unit.is_layer and tensor.name in names:
+                return Unit("tied_head", (replace(tensor, name="tied_head.weight", kind="head"),))
+    return None
+
+
+def stage_layouts(layout: Layout, parallelism: Parallelism) -> list[tuple[list[int], Layout]]:
+    """What each pipeline stage's ranks hold of a layout, equal stages together, before data-parallel sharding."""
+    p = parallelism
+    if layout.anonymous:
+        return [(list(range(p.pp)), _anonymous_share(layout, p))]
+    if p.pp > 1 and layout.num_layers < p.pp:
+        raise UsageError(f"--pp {p.pp}: the model has only {layout.num_layers} layers", hint="give at most one stage a layer")
+    classes: dict[tuple[tuple[tuple[Tensor, ...], int], ...], tuple[list[int], Layout]] = {}
+    for stage, (low, high) in enumerate(_stage_bounds(layout.num_layers, p.pp)):
+        units = list(_stage_units(layout, low, high, first=stage == 0, last=stage == p.pp - 1))
+        if p.pp > 1 and stage == p.pp - 1 and (head := _tied_head(layout)) is not None:
+            units.append(head)
+        local = [
+            replace(unit, tensors=tuple(_divide(t, tp=p.tp, ep=p.ep, etp=p.etp) for t in unit.tensors))
+            for unit in units
+        ]
+        key = tuple((unit.tensors, unit.count) for unit in local)
+        if key in classes:
+            classes[key][0].append(stage)
+        else:
+            classes[key] = ([stage], replace(layout, units=tuple(local)))
+    return list(classes.values())
+
+
+def _anonymous_share(layout: Layout, parallelism: Parallelism) -> Layout:
+    p = parallelism
+    divisors = {"dense": p.tp * p.pp, "expert": p.ep * p.etp * p.pp}
+    tensors = tuple(replace(t, shape=(ceil_div(t.shape[0], divisors[t.part]),)) for t in layout.units[0].tensors)
+    return replace(layout, units=(replace(layout.units[0], tensors=tensors),))
+
+
+def rank_views(job: Job) -> list[RankView]:
+    """One view per rank class of a job. Raises UsageError where degrees or group sizes do not divide."""
+    check_parallelism(job.parallelism)
+    strategy = strategy_named(job.strategy)
+    stages = stage_layouts(job.model.layout, job.parallelism)
+    others = [_other_parts(model, job, strategy) for model in job.also]
+    return [
+        RankView(
+            name="all" if len(stages) == 1 else _stage_name(numbers),
+            num_ranks=job.parallelism.world_size // job.parallelism.pp * len(numbers),
+            job=job,
+            strategy=strategy,
+            parts=tuple(_parts(layout, job, strategy)) + tuple(part for parts in others for part in parts),
+            layout=layout,
+            stage=numbers[0],
+        )
+        for numbers, layout in stages
+    ]
+
+
+def _stage_name(numbers: list[int]) -> str:
+    """`stage 0` or `stages 1-14`."""
+    if len(numbers) == 1:
+        return f"stage {numbers[0]}"
+    contiguous = numbers[-1] - numbers[0] + 1 == len(numbers)
+    return f"stages {numbers[0]}-{numbers[-1]}" if contiguous else f"stages {','.join(map(str, numbers))}"
+
+
+def sharding_group(strategy: Strategy, parallelism: Parallelism, part: str) -> tuple[Any, Any]:
+    """Ranks that share one copy of a part's states, and how many such groups replicate it."""
+    ranks = parallelism.expert_shard_size if part == "expert" else parallelism.shard_size
+    if strategy.sharding_group == "all":
+        return ranks, 1
+    group = parallelism.group_size or parallelism.gpus_per_node
+    if group is None:
+        raise UsageError(
+            f"{strategy.name} needs the size of its sharding group",
+            hint="give --shard-size N, or --node / --gpus-per-node to shard within a node",
+        )
+    group = min(group, ranks)
+    if ranks % group:
+        raise UsageError(f"--shard-size {group} does not divide the {ranks} ranks that hold the same parameters")
+    return group, ranks // group
+
+
+def _part(name: str, kind: str, num_params: Any, job: Job, strategy: Strategy, layout: Layout, *, trainable: bool) -> Part:
+    ranks, replicas = sharding_group(strategy, job.parallelism, kind)
+    precision = job.precision
+    return Part(
+        name=name,
+        num_params=num_params,
+        shard_ranks=ranks,
+        replicas=replicas,
+        trainable=trainable,
+        param_dtype=precision.param_dtype if trainable else precision.frozen_dtype,
+        grad_dtype=precision.grad_dtype,
+        reduce_dtype=precision.reduce_dtype,
+        layout=layout,
+    )
+
+
+def _parts(layout: Layout, job: Job, strategy: Strategy) -> Iterator[Part]:
+    """The trained model's parts: dense and expert, each trained or frozen, and LoRA's adapter."""
+    model = job.model
+    if model.adapter is not None:
+        (_, local), *_ = stage_layouts(model.adapter, job.parallelism.model_copy(update={"pp": 1}))
+        yield _part("adapter", "dense", local.num_params, job, strategy, local, trainable=True)
+    frozen = _frozen_params(model, layout)
+    for kind in ("dense", "expert"):
+        total = layout.num_part_params("dense" if kind == "dense" else "expert")
+        untrained = frozen[kind]
+        here = _only(layout, kind)
+        if _positive(total - untrained):
+            yield _part(kind, kind, total - untrained, job, strategy, here, trainable=True)
+        if _positive(untrained):
+            name = "frozen" if kind == "dense" else "frozen_expert"
+            yield _part(name, kind, untrained, job, strategy, here, trainable=False)
+
+
+def _positive(number: Any) -> bool:
+    return bool(number > 0) if isinstance(number, int) else True
+
+
+def _only(layout: Layout, kind: str) -> Layout:
+    if all(tensor.part == kind for tensor, _ in layout.grouped()):
+        return layout
+    units = (replace(u, tensors=tuple(t for t in u.tensors if t.part == kind)) for u in layout.units)
+    return replace(layout, units=tuple(unit for unit in units if unit.tensors))
+
+
+def _frozen_params(model: ModelSpec, layout: Layout) -> dict[str, Any]:
+    """How many of this rank's dense and expert parameters are frozen: dense ones first become trainable."""
+    dense, expert = layout.num_part_params("dense"), layout.num_part_params("expert")
+    if model.adapter is not None:
+        return {"dense": dense, "expert": expert}
+    if model.num_trainable_params is None:
+        return {"dense": 0, "expert": 0}
+    if model.num_trainable_params > model.num_params:
+        raise SpecError(
+            f"--trainable: {model.num_trainable_params:,} is more than the model's {model.num_params:,} parameters"
+        )
+    trainable = ceil_div(model.num_trainable_params * (dense + expert), model.num_params)
+    return {"dense": max(0, dense - trainable), "expert": max(0, min(expert, dense + expert - trainable))}
+
+
+def _other_parts(model: ModelSpec, job: Job, strategy: Strategy) -> list[Part]:
+    """A further model's parts on the rank class that holds most of it."""
+    _, layout = max(stage_layouts(model.layout, job.parallelism), key=lambda item: item[1].num_params)
+    return [
+        _part(f"{model.role}:{model.name}", kind, total, job, strategy, _only(layout, kind), trainable=False)
+        for kind, total in (("dense", layout.num_part_params("dense")), ("expert", layout.num_part_params("expert")))
+        if total
+    ]

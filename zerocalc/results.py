@@ -1,0 +1,281 @@
+"""What zerocalc answers. Plain frozen dataclasses: they cost nothing to build at start-up, and pydantic reads their
+annotations and docstrings when a JSON Schema is asked for.
+
+Every number is exact; nothing here is formatted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from zerocalc._version import __version__
+
+SCHEMA_VERSION = "0.1"
+
+
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """Who answered."""
+
+    name: str = "zerocalc"
+    version: str = __version__
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """One value of the resolved job and where it came from: `flag`, `file:…`, `preset:…` or `default`."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TermResult:
+    """Named bytes on one memory tier; formula and inputs suffice to recompute them."""
+
+    name: str
+    state: Literal["params", "grads", "optimizer_states"] | None
+    part: str
+    bytes: int
+    sharded_over: int
+    phases: list[str]
+    formula: str
+    inputs: Mapping[str, Any]
+    source: str
+    substituted: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuMemory:
+    """What one rank holds on its GPU."""
+
+    model_states_bytes: int
+    peak_bytes: int
+    peak_phase: str
+    floor_bytes: int
+    phases: dict[str, int]
+    terms: list[TermResult]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierMemory:
+    """What one rank, and one node, holds on the host or on NVMe."""
+
+    bytes_per_rank: int
+    bytes_per_node: int | None
+    capacity_bytes: int | None
+    fits: bool | None
+    phases: dict[str, int]
+    terms: list[TermResult]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Memory by tier."""
+
+    gpu: GpuMemory
+    cpu: TierMemory
+    nvme: TierMemory
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveResult:
+    """Calls of one kind per optimizer step; bytes are summed over the calls."""
+
+    op: str
+    tensor: str
+    dtype: str
+    part: str
+    phase: str
+    group: str
+    group_size: int
+    count: int
+    full_bytes: int
+    sent_bytes: int
+    volume_params: float
+    inter_node_volume_params: float
+    formula: str
+    inputs: Mapping[str, Any]
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostLink:
+    """Bytes between one rank and its host per optimizer step."""
+
+    to_host_bytes: int
+    from_host_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NvmeLink:
+    """Bytes between the host and NVMe per rank and optimizer step."""
+
+    read_bytes: int
+    write_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Links:
+    """Traffic off the GPU."""
+
+    host: HostLink
+    nvme: NvmeLink
+
+
+@dataclass(frozen=True, kw_only=True)
+class Communication:
+    """What crosses the wire in one optimizer step."""
+
+    volume_params: float
+    """Multiples of Ψ times the element size, without (N-1)/N, as the papers print it."""
+    volume_ratio_to_ddp: float
+    inter_node_volume_params: float
+    """The share of `volume_params` that crosses nodes, by the papers' count."""
+    sent_bytes_per_rank: int
+    collectives: list[CollectiveResult]
+    links: Links
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffloadResult:
+    """Where states rest."""
+
+    optimizer: str = "none"
+    params: str = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrategyResult:
+    """One configuration's answer."""
+
+    strategy: str
+    framework: str
+    applicable: bool = True
+    reason: str | None = None
+    offload: OffloadResult
+    rank_class: str = "all"
+    memory: Memory | None = None
+    savings_factor: float | None = None
+    communication: Communication | None = None
+    fits: bool | None = None
+    capacity_bytes: int | None = None
+    reserve_bytes: int = 0
+    headroom_bytes: int | None = None
+    binding: str | None = None
+    min_data_parallel_size: int | None = None
+    """The smallest data-parallel degree with which this strategy fits; null when none does or no GPU is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DividingLine:
+    """Whether whole parameters fit on one GPU: over it, only sharding parameters helps."""
+
+    whole_params_bytes: int
+    capacity_bytes: int
+    whole_params_fit: bool
+    zero2_min_data_parallel_size: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What every output shares."""
+
+    schema_version: str = SCHEMA_VERSION
+    kind: str
+    tool: Tool = field(default_factory=Tool)
+    request: dict[str, Resolved]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimates(Answer):
+    """`compare` and `estimate`: one result per configuration."""
+
+    results: list[StrategyResult]
+    dividing_line: DividingLine | None = None
+    assumptions: list[str] = field(default_factory=list)
+    excluded: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveAnswer:
+    """The unknown under one strategy; null where nothing fits."""
+
+    strategy: str
+    value: int | str | None
+    binding: str | None
+    data_parallel_size: int | None = None
+    reason: str | None = None
+    peak_bytes: int | None = None
+    headroom_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solution(Answer):
+    """`solve`: the unknown per strategy."""
+
+    quantity: str
+    answers: list[SolveAnswer]
+    assumptions: list[str] = field(default_factory=list)
+    excluded: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedInput:
+    """One symbol of a formula, its value and where that came from."""
+
+    name: str
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedLine:
+    """One term of the explained quantity."""
+
+    strategy: str
+    name: str
+    part: str
+    tier: str
+    value: Any
+    unit: str
+    formula: str
+    substituted: str
+    inputs: list[ExplainedInput]
+    source: str
+    citation: str
+    phases: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation(Answer):
+    """`explain`: where a number comes from, line by line."""
+
+    quantity: str
+    lines: list[ExplainedLine]
+    totals: dict[str, Any]
+    assumptions: list[str] = field(default_factory=list)
+    excluded: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def plain(value: Any) -> Any:
+    """A result as JSON's own types. Fractions become numbers, tuples lists; dataclasses become objects in order."""
+    if isinstance(value, (str, bool, int, float)) or value is None:
+        return value
+    if isinstance(value, Fraction):
+        return value.numerator if value.denominator == 1 else float(value)
+    if is_dataclass(value):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    return value

@@ -1,0 +1,1 @@
+"""What a job is: pydantic inputs, frozen, unknown keys refused, units in the types."""
