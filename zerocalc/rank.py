@@ -199,7 +199,7 @@ def sharding_group(strategy: Strategy, parallelism: Parallelism, part: str) -> t
     ranks = parallelism.expert_shard_size if part == "expert" else parallelism.shard_size
     if strategy.sharding_group == "all":
         return ranks, 1
-    group = parallelism.group_size or parallelism.gpus_per_node
+    group = parallelism.sharding_group_size or parallelism.gpus_per_node
     if group is None:
         raise UsageError(
             f"{strategy.name} needs the size of its sharding group",

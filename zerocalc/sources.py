@@ -33,4 +33,10 @@ SOURCES: dict[str, Source] = {
     "zero-infinity-bandwidth": Source(_INFINITY, "section 4, equations 6 to 11", _INFINITY_URL),
     "zero-infinity-centric": Source(_INFINITY, "section 6.1", _INFINITY_URL),
     "zeropp": Source(_ZEROPP, "section 3", _ZEROPP_URL),
+    "korthikanti-memory": Source("Reducing Activation Recomputation in Large Transformer Models", "sections 4.1 to 4.3 and table 2", "https://arxiv.org/abs/2205.05198"),
+    "korthikanti-pipeline": Source("Reducing Activation Recomputation in Large Transformer Models", "section 4.2.3 and appendix B", "https://arxiv.org/abs/2205.05198"),
+    "measured-activations": Source("zerocalc measurements: activations of transformers models traced in PyTorch", "section 7", "tests/data/measured/activations.json"),
+    "liger": Source("Liger-Kernel benchmark data", "benchmark/data/all_benchmark_data.csv, A100 80 GB", "https://github.com/linkedin/Liger-Kernel/blob/main/benchmark/data/all_benchmark_data.csv"),
+    "low-bit-optimizers": Source("bitsandbytes and torchao low-bit optimizers", "block-wise states", "https://github.com/pytorch/ao/tree/main/torchao/optim"),
+    "adafactor": Source("Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", "section 3", "https://arxiv.org/abs/1804.04235"),
 }

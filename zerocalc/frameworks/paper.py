@@ -7,10 +7,21 @@ from fractions import Fraction
 from typing import Any
 
 from zerocalc.formulas.communication import all_reduce_sent_bytes, leg_sent_bytes, padded_bytes
-from zerocalc.formulas.registry import apply
+from zerocalc.formulas.registry import Applied, apply
 from zerocalc.formulas.states import gathered_bytes, state_bytes
 from zerocalc.frameworks.settings import Setting, resolve_settings
-from zerocalc.frameworks.terms import ALWAYS, FORWARD_BACKWARD, GRADS_LIVE, Collective, Plan, Term, Tier, Traffic
+from zerocalc.frameworks.terms import (
+    ALWAYS,
+    FORWARD_BACKWARD,
+    GRADS_LIVE,
+    Collective,
+    Evaluated,
+    Plan,
+    Term,
+    Tier,
+    Traffic,
+)
+from zerocalc.optimizer_states import optimizer_lines
 from zerocalc.rank import Part, RankView
 from zerocalc.strategies import LEGS, Pass, State
 from zerocalc.units import DTYPE_BITS, dtype_bytes
@@ -63,26 +74,37 @@ def tier_of(view: RankView, state: State) -> Tier:
 
 def state_terms(view: RankView, part: Part) -> Iterator[Term]:
     """Parameters, and for trained parts gradients and optimizer states, each on its tier."""
-    k = view.job.optimizer.bytes_per_param
-    grads_live = GRADS_LIVE if view.job.workload.grad_accum == 1 else (FORWARD_BACKWARD, *GRADS_LIVE)
-    rows: list[tuple[State, Any, tuple[str, ...]]] = [
-        ("params", part.param_bytes + view.job.precision.extra_param_bytes * part.trainable, ALWAYS)
-    ]
-    if part.trainable:
-        rows += [("grads", part.grad_bytes, grads_live), ("optimizer_states", k, ALWAYS)]
-    for state, bytes_per_param, phases in rows:
-        sharded = state in view.strategy.shards
-        shards = part.shard_ranks if sharded else 1
-        yield Term(
-            name=state,
-            state=state,
-            part=part.name,
-            tier=tier_of(view, state),
-            phases=phases,
-            sharded_over=shards,
-            falls=sharded and view.strategy.sharding_group == "all",
-            amount=apply(state_bytes, num_params=part.num_params, bytes_per_param=bytes_per_param, shards=shards),
-        )
+    per_param = part.param_bytes + view.job.precision.extra_param_bytes * part.trainable
+    yield _state_term(view, part, "params", ALWAYS, "params", _flat(view, part, "params", per_param))
+    if not part.trainable:
+        return
+    live = GRADS_LIVE if view.job.workload.grad_accum == 1 else (FORWARD_BACKWARD, *GRADS_LIVE)
+    yield _state_term(view, part, "grads", live, "grads", _flat(view, part, "grads", part.grad_bytes))
+    for line in optimizer_lines(part, view.job.optimizer, shards_of(view, part, "optimizer_states")):
+        yield _state_term(view, part, "optimizer_states", ALWAYS, line.name, line.amount)
+
+
+def shards_of(view: RankView, part: Part, state: State) -> int:
+    """Over how many ranks a state of a part is dealt: one where the strategy keeps it whole."""
+    return int(part.shard_ranks) if state in view.strategy.shards else 1
+
+
+def _flat(view: RankView, part: Part, state: State, per_param: Any) -> Applied:
+    shards = shards_of(view, part, state)
+    return apply(state_bytes, num_params=part.num_params, bytes_per_param=per_param, shards=shards)
+
+
+def _state_term(view: RankView, part: Part, state: State, phases: tuple[str, ...], name: str, amount: Evaluated) -> Term:
+    return Term(
+        name=name,
+        state=state,
+        part=part.name,
+        tier=tier_of(view, state),
+        phases=phases,
+        sharded_over=shards_of(view, part, state),
+        falls=state in view.strategy.shards and view.strategy.sharding_group == "all",
+        amount=amount,
+    )
 
 
 def _secondary_params(view: RankView, part: Part, settings: dict[str, Any]) -> Iterator[Term]:
@@ -200,7 +222,7 @@ def _traffic(view: RankView, terms: list[Term]) -> Iterator[Traffic]:
     accum = view.job.workload.grad_accum
     loads = (3 if view.job.workload.checkpointing == "full" else 2) * accum
     for part in view.parts:
-        here = {term.state: term for term in terms if term.part == part.name and term.name == term.state}
+        here = {term.state: term for term in terms if term.part == part.name and term.name != "secondary_params"}
         yield from _optimizer_traffic(view, part, here, accum)
         params = here["params"]
         if params.tier != "gpu":

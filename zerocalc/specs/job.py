@@ -56,6 +56,9 @@ class Precision(Spec):
     """Element type of gradients on the wire."""
     frozen_dtype: str = "bf16"
     """Element type of parameters that are not trained."""
+    master_dtype: str | None = "fp32"
+    """Element type of the master copy that the optimizer updates; null where it updates the parameters themselves."""
+    moment_dtype: str = "fp32"
     extra_param_bytes: BytesPerParam = Fraction(0)
     """Further copies of the weights a precision keeps (FP8 weight caches), bytes per parameter."""
 
@@ -67,7 +70,14 @@ class OptimizerSpec(Spec):
     bytes_per_param: BytesPerParam
     """K for a tensor of no special shape."""
     row: Annotated[Any, SkipValidation, Field(exclude=True)] = None
-    """The preset's row, for rules that depend on a tensor's shape; null once K was given."""
+    """The optimizer's preset, for rules that depend on a tensor's shape; null once K was given."""
+    precision_row: Annotated[Any, SkipValidation, Field(exclude=True)] = None
+    """The precision's preset, which says what master weights and moments are kept in."""
+
+    @property
+    def needs_shapes(self) -> bool:
+        """Whether exact bytes depend on tensor shapes."""
+        return self.row is not None and bool(self.row.needs_shapes)
 
 
 class Parallelism(Spec):
@@ -85,7 +95,7 @@ class Parallelism(Spec):
     etp: Ranks = 1
     """Tensor-parallel degree inside one expert."""
     gpus_per_node: Ranks | None = None
-    group_size: Ranks | None = None
+    sharding_group_size: Ranks | None = None
     """Ranks per sharding group, for HSDP and MiCS."""
 
     @property
@@ -161,3 +171,14 @@ class Job(Spec):
     """Where each value came from: `flag`, `file:…`, `preset:…` or `default`, by its dotted path."""
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+SECTION_WORDS = {
+    ("model", "name"): "model",
+    ("precision", "name"): "precision",
+    ("optimizer", "name"): "optimizer",
+    ("optimizer", "bytes_per_param"): "optimizer_bytes_per_param",
+    ("offload", "optimizer"): "offload_optimizer",
+    ("offload", "params"): "offload_params",
+}
+"""Fields whose word in flags and JSON is not the field's own name."""

@@ -1,0 +1,268 @@
+"""Job -> Estimates: the only place where specs meet frameworks. Totals are sums over terms, made here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from zerocalc.errors import SpecError, UsageError
+from zerocalc.frameworks import framework_named
+from zerocalc.frameworks.terms import PHASES, Collective, Plan, Term
+from zerocalc.rank import RankView, rank_views
+from zerocalc.results import (
+    CollectiveResult,
+    Communication,
+    Estimates,
+    GpuMemory,
+    HostLink,
+    Links,
+    Memory,
+    NvmeLink,
+    OffloadResult,
+    Resolved,
+    StrategyResult,
+    TermResult,
+    TierMemory,
+)
+from zerocalc.specs.job import SECTION_WORDS
+from zerocalc.strategies import STRATEGIES, strategy_named
+from zerocalc.units import MAX_BYTES
+
+if TYPE_CHECKING:
+    from zerocalc.specs.job import Job
+
+ALWAYS_EXCLUDED = "CUDA context, communication buffers and allocator fragmentation (use --reserve)"
+STATES_ONLY = "activations, logits and temporaries (give --micro-batch and --seq-len with a model whose shape is known)"
+
+
+def phases_of(terms: Iterable[Term]) -> dict[str, int]:
+    """Live bytes per phase, in the order of a step."""
+    totals: dict[str, int] = {}
+    for term in terms:
+        for phase in term.phases:
+            totals[phase] = totals.get(phase, 0) + term.bytes
+    order = [*PHASES, *(phase for phase in totals if phase not in PHASES)]
+    return {phase: totals[phase] for phase in order if phase in totals}
+
+
+def peak_of(phases: dict[str, int]) -> tuple[str, int]:
+    """The largest phase (the first of equals) and its bytes."""
+    if not phases:
+        return "at_rest", 0
+    phase = max(phases, key=lambda name: phases[name])
+    return phase, phases[phase]
+
+
+def inapplicable(job: Job) -> str | None:
+    """Why the asked offload cannot be combined with the strategy, or None where it can."""
+    strategy = strategy_named(job.strategy)
+    if job.offload.params != "none" and "params" not in strategy.offload:
+        return f"{strategy.name} keeps whole parameters on the GPU; only {_offering('params')} can offload them"
+    if job.offload.optimizer != "none" and "optimizer_states" not in strategy.offload:
+        return f"{strategy.name} cannot offload optimizer states; {_offering('optimizer_states')} can"
+    return None
+
+
+def _offering(state: Any) -> str:
+    return ", ".join(row.name for row in STRATEGIES.values() if state in row.offload)
+
+
+def plans(job: Job) -> list[tuple[RankView, Plan]]:
+    """Every rank class with what its framework says about it."""
+    module = framework_named(job.framework)
+    return [(view, module.plan(view)) for view in rank_views(job)]
+
+
+def heaviest(classes: list[tuple[RankView, Plan]]) -> tuple[RankView, Plan]:
+    """The rank class with the largest peak on the GPU."""
+    return max(classes, key=lambda item: peak_of(phases_of(t for t in item[1].terms if t.tier == "gpu"))[1])
+
+
+def peak_bytes(job: Job) -> int:
+    """Bytes at the peak on the GPU of the rank that holds most."""
+    _, plan = heaviest(plans(job))
+    return peak_of(phases_of(term for term in plan.terms if term.tier == "gpu"))[1]
+
+
+def evaluate(job: Job) -> tuple[StrategyResult, Plan]:
+    """One configuration's result and the plan behind it. Raises UsageError where the strategy cannot do it."""
+    if reason := inapplicable(job):
+        raise UsageError(reason, hint="change --strategy, or the offload")
+    classes = plans(job)
+    view, plan = heaviest(classes)
+    gpu = _gpu_memory(view, plan)
+    machine = job.machine
+    headroom = None if machine.capacity_bytes is None else machine.capacity_bytes - machine.reserve_bytes - gpu.peak_bytes
+    result = StrategyResult(
+        strategy=job.strategy,
+        framework=job.framework,
+        offload=OffloadResult(optimizer=job.offload.optimizer, params=job.offload.params),
+        rank_class=view.name,
+        memory=Memory(
+            gpu=gpu,
+            cpu=_tier_memory(job, plan, "cpu", machine.host_memory_bytes),
+            nvme=_tier_memory(job, plan, "nvme", machine.nvme_memory_bytes),
+        ),
+        savings_factor=_savings(job, gpu.model_states_bytes),
+        communication=_communication(job, plan),
+        fits=None if headroom is None else headroom >= 0,
+        capacity_bytes=machine.capacity_bytes,
+        reserve_bytes=machine.reserve_bytes,
+        headroom_bytes=headroom,
+        binding=_binding(gpu),
+    )
+    return result, plan
+
+
+def estimate(job: Job) -> Estimates:
+    """One configuration in full: every term, phase, tier and collective.
+
+    Raises UsageError where the strategy cannot do what is asked, SpecError beyond the supported bounds.
+    """
+    result, plan = evaluate(job)
+    return Estimates(
+        kind="estimate",
+        request=request_of(job),
+        results=[result],
+        assumptions=[*job.assumptions, *plan.assumptions],
+        excluded=excluded_of(plan),
+        warnings=[*job.warnings, *plan.warnings],
+    )
+
+
+def excluded_of(plan: Plan) -> list[str]:
+    """What the answer does not count."""
+    counted = any(term.state is None and term.name.startswith("activations") for term in plan.terms)
+    return [*plan.excluded, *([] if counted else [STATES_ONLY]), ALWAYS_EXCLUDED]
+
+
+def request_of(job: Job) -> dict[str, Resolved]:
+    """The resolved job in the vocabulary's words, each value with its origin."""
+    dumped = job.model_dump(mode="json", exclude={"origins", "assumptions", "warnings", "also", "settings"})
+    values = dict(_words(dumped))
+    values |= {
+        "data_parallel_size": job.parallelism.data_parallel_size,
+        "shard_size": job.parallelism.shard_size,
+        "expert_shard_size": job.parallelism.expert_shard_size,
+        **{f"also.{model.role}:{model.name}": model.num_params for model in job.also},
+        **{f"settings.{name}": value for name, value in job.settings.items()},
+    }
+    derived = {"data_parallel_size", "shard_size", "expert_shard_size"}
+    return {
+        word: Resolved(value=value, origin=job.origins.get(word, "derived" if word in derived else "default"))
+        for word, value in values.items()
+    }
+
+
+def _words(dumped: dict[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
+    """Flatten the specs: a field is its own word, but for the few that need their section to be one."""
+    for field, value in dumped.items():
+        if isinstance(value, dict):
+            yield from _words(value, field)
+        else:
+            yield SECTION_WORDS.get((section, field), field), value
+
+
+def _term_result(term: Term) -> TermResult:
+    if term.bytes > MAX_BYTES:
+        raise SpecError(f"{term.name}: {term.bytes:,} bytes is beyond the supported 2^63")
+    return TermResult(
+        name=term.name,
+        state=term.state,
+        part=term.part,
+        bytes=term.bytes,
+        sharded_over=int(term.sharded_over),
+        phases=list(term.phases),
+        formula=term.amount.expression,
+        inputs=term.amount.inputs,
+        source=term.amount.source,
+    )
+
+
+def _gpu_memory(view: RankView, plan: Plan) -> GpuMemory:
+    terms = [term for term in plan.terms if term.tier == "gpu"]
+    phases = phases_of(terms)
+    phase, peak = peak_of(phases)
+    states = [term for term in terms if term.state is not None]
+    if peak > MAX_BYTES:
+        raise SpecError(f"{view.strategy.name}: a total of {peak:,} bytes is beyond the supported 2^63")
+    return GpuMemory(
+        model_states_bytes=sum(term.bytes for term in states),
+        peak_bytes=peak,
+        peak_phase=phase,
+        floor_bytes=sum(term.bytes for term in states if not term.falls),
+        phases=phases,
+        terms=[_term_result(term) for term in terms],
+    )
+
+
+def _tier_memory(job: Job, plan: Plan, tier: str, capacity: int | None) -> TierMemory:
+    terms = [term for term in plan.terms if term.tier == tier]
+    phases = phases_of(terms)
+    _, peak = peak_of(phases)
+    per_node = job.parallelism.gpus_per_node
+    ranks = None if per_node is None else min(per_node, job.parallelism.world_size)
+    on_node = None if ranks is None else peak * ranks
+    return TierMemory(
+        bytes_per_rank=peak,
+        bytes_per_node=on_node,
+        capacity_bytes=capacity,
+        fits=None if on_node is None or capacity is None else on_node <= capacity,
+        phases=phases,
+        terms=[_term_result(term) for term in terms],
+    )
+
+
+def _savings(job: Job, states: int) -> float | None:
+    """How many times less than DDP the rank holds, in model states on the GPU."""
+    ddp = job.model_copy(update={"strategy": "ddp", "settings": {}, "offload": type(job.offload)()})
+    _, plan = heaviest(plans(ddp))
+    whole = sum(term.bytes for term in plan.terms if term.state is not None and term.tier == "gpu")
+    return whole / states if states else None
+
+
+def _collective_result(row: Collective) -> CollectiveResult:
+    return CollectiveResult(
+        op=row.op,
+        tensor=row.tensor,
+        dtype=row.dtype,
+        part=row.part,
+        phase=row.phase,
+        group=row.group,
+        group_size=row.group_size,
+        count=row.count,
+        full_bytes=row.full_bytes,
+        sent_bytes=row.sent_bytes,
+        volume_params=float(row.volume_params),
+        inter_node_volume_params=float(row.inter_node_volume_params),
+        formula=row.sent.expression,
+        inputs=row.sent.inputs,
+        source=row.sent.source,
+    )
+
+
+def _communication(job: Job, plan: Plan) -> Communication:
+    moved = {name: 0 for name in ("to_host", "from_host", "read", "write")}
+    for row in plan.traffic:
+        moved[row.direction] += row.bytes
+    volume = sum(row.volume_params for row in plan.collectives)
+    return Communication(
+        volume_params=float(volume),
+        volume_ratio_to_ddp=float(volume) / 2,
+        inter_node_volume_params=float(sum(row.inter_node_volume_params for row in plan.collectives)),
+        sent_bytes_per_rank=sum(row.sent_bytes for row in plan.collectives),
+        collectives=[_collective_result(row) for row in plan.collectives],
+        links=Links(
+            host=HostLink(to_host_bytes=moved["to_host"], from_host_bytes=moved["from_host"]),
+            nvme=NvmeLink(read_bytes=moved["read"], write_bytes=moved["write"]),
+        ),
+    )
+
+
+def _binding(gpu: GpuMemory) -> str | None:
+    """The largest term at the peak, its parts together."""
+    by_name: dict[str, int] = {}
+    for term in gpu.terms:
+        if gpu.peak_phase in term.phases:
+            by_name[term.name] = by_name.get(term.name, 0) + term.bytes
+    return max(by_name, key=lambda name: by_name[name]) if by_name else None

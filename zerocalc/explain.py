@@ -1,0 +1,3 @@
+"""Moved to zerocalc.questions.explain; this shim goes once nothing imports it."""
+
+from zerocalc.questions.explain import *  # noqa: F403

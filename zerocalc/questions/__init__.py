@@ -1,0 +1,1 @@
+"""Questions asked of estimates: compare, solve, explain, and whatever comes next."""

@@ -1,0 +1,180 @@
+"""The unknown: the largest model, the fewest GPUs, the cheapest strategy. Searches over estimates, exact at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from zerocalc.errors import SpecError, UsageError
+from zerocalc.evaluate import evaluate, excluded_of, inapplicable, peak_bytes, request_of
+from zerocalc.results import Solution, SolveAnswer
+from zerocalc.specs.types import MAX_RANKS
+from zerocalc.strategies import COMPARED
+from zerocalc.units import MAX_PARAMS
+
+if TYPE_CHECKING:
+    from zerocalc.specs.job import Job
+
+
+def largest_true(holds: Callable[[int], bool], *, low: int, high: int) -> int | None:
+    """The largest number in [low, high] for which `holds`, given that it holds up to some point; None if nowhere."""
+    if not holds(low):
+        return None
+    if holds(high):
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def smallest_true(holds: Callable[[int], bool], *, low: int, high: int) -> int | None:
+    """The smallest number in [low, high] for which `holds`, given that it holds from some point on; None if nowhere."""
+    last_false = largest_true(lambda number: not holds(number), low=low, high=high)
+    if last_false is None:
+        return low
+    return None if last_false == high else last_false + 1
+
+
+def room_of(job: Job) -> int:
+    """Bytes that the job may use on one GPU. Raises UsageError when no GPU is given."""
+    if job.machine.capacity_bytes is None:
+        raise UsageError("solve needs the GPU's memory", hint="give --gpu, like --gpu a100-80gb or --gpu 80GB")
+    return job.machine.capacity_bytes - job.machine.reserve_bytes
+
+
+def _fits(job: Job) -> bool:
+    try:
+        return peak_bytes(job) <= room_of(job)
+    except SpecError:
+        return False
+
+
+def with_degree(job: Job, degree: int) -> Job:
+    """The job with another data-parallel degree, everything around it unchanged."""
+    p = job.parallelism
+    return job.model_copy(
+        update={"parallelism": p.model_copy(update={"world_size": degree * p.tp * p.pp * p.cp})}
+    )
+
+
+def _degree_step(job: Job) -> int:
+    """Degrees come in multiples of this, so that experts and sharding groups divide the ranks."""
+    from math import lcm
+
+    p = job.parallelism
+    step = lcm(p.ep * p.etp * p.pp, p.tp * p.pp * p.cp) // (p.tp * p.pp * p.cp)
+    if job.strategy in {"hsdp", "mics"}:
+        group = p.sharding_group_size or p.gpus_per_node or 1
+        step = lcm(step, lcm(group, p.cp) // p.cp)
+    return step
+
+
+def smallest_degree(job: Job) -> int | None:
+    """The smallest data-parallel degree with which the job fits one GPU; None when no number of GPUs helps."""
+    step = _degree_step(job)
+    most = MAX_RANKS // (job.parallelism.tp * job.parallelism.pp * job.parallelism.cp * step)
+    found = smallest_true(lambda steps: _fits(with_degree(job, steps * step)), low=1, high=max(1, most))
+    return None if found is None else found * step
+
+
+def _with_params(job: Job, num_params: int) -> Job:
+    model = type(job.model)(num_params=num_params, name=str(num_params))
+    return job.model_copy(update={"model": model})
+
+
+def _solve_params(job: Job) -> SolveAnswer:
+    value = largest_true(lambda number: _fits(_with_params(job, number)), low=1, high=MAX_PARAMS)
+    return _answer(job, value, None if value is None else _with_params(job, value))
+
+
+def _solve_gpus(job: Job) -> SolveAnswer:
+    degree = smallest_degree(job)
+    solved = None if degree is None else with_degree(job, degree)
+    value = None if solved is None else solved.parallelism.world_size
+    return _answer(job, value, solved, data_parallel_size=degree)
+
+
+def _answer(job: Job, value: int | None, solved: Job | None, *, data_parallel_size: int | None = None) -> SolveAnswer:
+    result, _ = evaluate(solved or job)
+    assert result.memory is not None
+    return SolveAnswer(
+        strategy=job.strategy,
+        value=value,
+        binding=result.binding,
+        data_parallel_size=data_parallel_size,
+        reason=None if value is not None else _why_not(job, result.memory.gpu.floor_bytes),
+        peak_bytes=None if value is None else result.memory.gpu.peak_bytes,
+        headroom_bytes=None if value is None else result.headroom_bytes,
+    )
+
+
+def _why_not(job: Job, floor: int) -> str:
+    room = room_of(job)
+    if floor > room:
+        return f"no number of GPUs helps: {floor:,} bytes are not sharded, and one GPU has {room:,}"
+    return f"nothing fits in {room:,} bytes"
+
+
+SOLVERS: dict[str, Callable[[Job], SolveAnswer]] = {"params": _solve_params, "gpus": _solve_gpus}
+
+
+def solve(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) -> Solution:
+    """Solve for one quantity under each strategy.
+
+    `params`: the largest Ψ that fits; `gpus`: the smallest world size; `strategy`: of those that fit, the one that
+    sends least. Raises UsageError for another quantity or without a GPU.
+    """
+    room_of(job)
+    variants = [job.model_copy(update={"strategy": strategy}) for strategy in strategies]
+    if quantity == "strategy":
+        answers = [_cheapest(variants)]
+    elif quantity in SOLVERS:
+        answers = [_solved(variant, SOLVERS[quantity]) for variant in variants]
+    else:
+        raise UsageError(f"cannot solve for {quantity!r}", hint=f"one of {', '.join([*SOLVERS, 'strategy'])}")
+    possible = [variant for variant in variants if not inapplicable(variant)]
+    _, plan = evaluate(possible[-1]) if possible else (None, None)
+    return Solution(
+        kind="solve",
+        quantity=quantity,
+        request=request_of(job),
+        answers=answers,
+        assumptions=[*job.assumptions, *(plan.assumptions if plan else [])],
+        excluded=excluded_of(plan) if plan else [],
+        warnings=list(job.warnings),
+    )
+
+
+def _solved(variant: Job, solver: Callable[[Job], SolveAnswer]) -> SolveAnswer:
+    if reason := inapplicable(variant):
+        return SolveAnswer(strategy=variant.strategy, value=None, binding=None, reason=reason)
+    return solver(variant)
+
+
+def _cheapest(variants: list[Job]) -> SolveAnswer:
+    """Of the strategies that fit, the one that sends fewest bytes; of equals, the one that shards least."""
+    fitting = []
+    tightest = None
+    for variant in variants:
+        if inapplicable(variant):
+            continue
+        result, _ = evaluate(variant)
+        assert result.memory is not None
+        assert result.communication is not None
+        if tightest is None or result.memory.gpu.peak_bytes < tightest.memory.gpu.peak_bytes:
+            tightest = result
+        if result.fits:
+            fitting.append((result.communication.sent_bytes_per_rank, result))
+    if not fitting:
+        short = "no strategy can do this" if tightest is None else f"no strategy fits; closest is {tightest.strategy}"
+        return SolveAnswer(strategy="none", value=None, binding=tightest and tightest.binding, reason=short)
+    _, best = min(fitting, key=lambda item: item[0])
+    assert best.memory is not None
+    return SolveAnswer(
+        strategy=best.strategy,
+        value=best.strategy,
+        binding=best.binding,
+        peak_bytes=best.memory.gpu.peak_bytes,
+        headroom_bytes=best.headroom_bytes,
+    )

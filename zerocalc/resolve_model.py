@@ -1,0 +1,159 @@
+"""MODEL -> a layout: a count, a preset, a config.json, a safetensors file or folder, or the papers' LxH shorthand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zerocalc.errors import FileError, SpecError, UnknownNameError, UsageError
+from zerocalc.specs.job import ModelSpec
+from zerocalc.units import MAX_PARAMS, ceil, parse_count, parse_ratio
+
+if TYPE_CHECKING:
+    from zerocalc.layout import Architecture
+    from zerocalc.resolve import Givens
+
+ROLES = ("frozen", "reference", "reward", "teacher")
+_COUNT = re.compile(r"[0-9.][0-9_,.]*(?:[eE][+-]?[0-9]+)?\s*[kKmMbBgGtTqQ]?")
+_SHAPE = re.compile(r"(?P<layers>[1-9][0-9]{0,5})x(?P<hidden>[1-9][0-9]{0,7})")
+
+
+def resolve_models(g: Givens) -> tuple[ModelSpec, tuple[ModelSpec, ...]]:
+    """The trained model and those held beside it."""
+    text = g.text("model")
+    if text is None:
+        raise UsageError("which model?", hint="give a count (70b), a preset (llama-3-8b) or a path (./config.json)")
+    model = _trained(g, text)
+    return model, tuple(_held(g, str(item)) for item in g.raw("also") or ())
+
+
+def _trained(g: Givens, text: str) -> ModelSpec:
+    g.note("model", "model")
+    architecture, origin = architecture_named(g, text)
+    g.origins["num_params"] = origin or g.origin("model")
+    if architecture is None:
+        num_params = _count(g, text)
+        experts = g.count("expert_params", 0, minimum=0)
+        if experts > num_params:
+            raise SpecError(f"{g.where('expert_params')}: {experts:,} is more than the model's {num_params:,}")
+    elif "expert_params" in g:
+        raise UsageError(f"{g.where('expert_params')} goes with a bare count; {text} already says which are experts")
+    else:
+        num_params, experts = architecture.layout.num_params, 0
+    adapter = _adapter(g, architecture)
+    trainable = _trainable(g, num_params) if adapter is None else 0
+    if architecture is not None:
+        g.assumptions += architecture.assumptions
+    _check_size(num_params, text)
+    return ModelSpec(
+        name=text,
+        num_params=num_params,
+        num_expert_params=experts if architecture is None else architecture.layout.num_part_params("expert"),
+        num_trainable_params=trainable,
+        architecture=architecture,
+        adapter=adapter,
+    )
+
+
+def _check_size(num_params: int, text: str) -> None:
+    if not 1 <= num_params <= MAX_PARAMS:
+        raise SpecError(f"{text}: {num_params:,} parameters; between 1 and {MAX_PARAMS:,} are supported")
+
+
+def _count(g: Givens, text: str) -> int:
+    return parse_count(text, name="MODEL" if g.origin("model", default="flag") == "flag" else g.where("model"))
+
+
+def is_path(text: str) -> bool:
+    """Whether a MODEL can only be meant as a path."""
+    return text[:1] in {".", "/", "~"} or text.endswith((".json", ".safetensors"))
+
+
+def architecture_named(g: Givens, text: str) -> tuple[Architecture | None, str | None]:
+    """The tensors behind a MODEL, and their origin; (None, None) for a bare count."""
+    if text.startswith("-"):
+        parse_count(text, name="MODEL")
+    if is_path(text):
+        return _from_path(Path(text).expanduser()), f"file:{text}"
+    if _COUNT.fullmatch(text):
+        return None, None
+    if shape := _SHAPE.fullmatch(text):
+        from zerocalc.architectures.paper_transformer import paper_transformer
+
+        return paper_transformer(int(shape["layers"]), int(shape["hidden"])), "12·layers·hidden² as the papers count"
+    return _from_preset(g, text)
+
+
+def _from_preset(g: Givens, text: str) -> tuple[Architecture, str]:
+    from zerocalc.architectures import architecture
+    from zerocalc.presets import load_model
+
+    try:
+        preset = load_model(text, directory=g.presets_dir)
+    except UnknownNameError as error:
+        if Path(text).exists():
+            return _from_path(Path(text)), f"file:{text}"
+        hint = "a count (70b), a preset (zerocalc presets list models) or a path (./config.json)"
+        raise UnknownNameError(error.message, hint=hint) from None
+    if preset.assumption:
+        g.assumptions.append(preset.assumption)
+    return architecture(preset.config, origin=preset.id), preset.origin
+
+
+def _from_path(path: Path) -> Architecture:
+    from zerocalc.architectures import architecture
+    from zerocalc.readers.huggingface import read_config
+    from zerocalc.readers.safetensors import read_layout
+
+    if not path.exists():
+        raise FileError(f"{path}: no such file or folder", hint="a config.json, a .safetensors file, or a folder with either")
+    if path.suffix == ".safetensors" or (path.is_dir() and not (path / "config.json").exists()):
+        return read_layout(path)
+    return architecture(read_config(path), origin=str(path))
+
+
+def _trainable(g: Givens, num_params: int) -> int | None:
+    """How many parameters are trained: a count, or a percentage of Ψ; None for all."""
+    g.note("num_trainable_params", "trainable")
+    text = g.text("trainable")
+    if text is None:
+        return None
+    if not text.endswith("%"):
+        return parse_count(text, name=g.where("trainable"), minimum=0, maximum=num_params)
+    percent = parse_ratio(text[:-1], name=g.where("trainable"))
+    if percent > 100:
+        raise SpecError(f"{g.where('trainable')}: must be at most 100% (got {text})")
+    return int(ceil(percent * num_params / 100))
+
+
+def _adapter(g: Givens, architecture: Architecture | None) -> object | None:
+    """LoRA's adapter tensors, when a rank is given."""
+    rank = g.count("lora_rank", maximum=10**6)
+    if rank is None:
+        if "lora_targets" in g:
+            raise UsageError(f"{g.where('lora_targets')} needs --lora-rank")
+        return None
+    if architecture is None:
+        raise UsageError(f"{g.where('lora_rank')} needs the model's shape", hint="name a preset or give a config.json")
+    if "trainable" in g:
+        raise UsageError(f"{g.where('lora_rank')} and {g.where('trainable')} both say what is trained", hint="give one of them")
+    from zerocalc.architectures import lora_layout
+
+    raw = g.raw("lora_targets") or "all-linear"
+    targets = [item.strip() for item in raw.split(",")] if isinstance(raw, str) else [str(item) for item in raw]
+    return lora_layout(architecture.layout, rank=rank, targets=targets)
+
+
+def _held(g: Givens, text: str) -> ModelSpec:
+    """A further model, `ROLE:MODEL`, only held."""
+    role, colon, name = text.partition(":")
+    if not colon or role not in ROLES or not name:
+        raise SpecError(
+            f"{g.where('also')}: must be ROLE:MODEL with ROLE one of {', '.join(ROLES)} (got {text!r})",
+            hint="like --also reference:llama-3-8b",
+        )
+    architecture, _ = architecture_named(g, name)
+    num_params = _count(g, name) if architecture is None else architecture.layout.num_params
+    _check_size(num_params, name)
+    return ModelSpec(name=name, role=role, num_params=num_params, architecture=architecture)
