@@ -1,4 +1,4 @@
-"""Rows about hardware: accelerators, nodes, link measurements, and what a framework reserves."""
+"""Rows about hardware: accelerators and nodes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from zerocalc.preset_rows import (
     Alternative,
     Figure,
     Preset,
+    rate,
     read_alternatives,
     row_of,
 )
@@ -46,11 +47,6 @@ GPU_FIGURES = {
     **dict.fromkeys(("host_link_per_direction", "pcie_per_direction"), BANDWIDTH),
     **dict.fromkeys(("pcie_generation", "pcie_lanes", "year"), None),
 }
-
-
-def _rate(figures: dict[str, Figure], *keys: str) -> float | None:
-    """Return the first of the named rates that exists, in base units per second."""
-    return next((float(figures[key].exact) for key in keys if key in figures), None)
 
 
 def capacity(figures: dict[str, Figure], *, gb_means: str) -> tuple[int, str] | None:
@@ -93,10 +89,10 @@ def read_gpu(preset: Preset) -> Gpu:
         capacity_bytes=size[0],
         capacity_origin=size[1],
         half_dtype=half,
-        half_flops_per_s=_rate(figures, f"{half}_dense"),
-        memory_bytes_per_s=_rate(figures, "memory_bandwidth"),
-        scaleup_bytes_per_s=_rate(figures, "scaleup_per_direction"),
-        host_bytes_per_s=_rate(figures, "host_link_per_direction", "pcie_per_direction"),
+        half_flops_per_s=rate(figures, f"{half}_dense"),
+        memory_bytes_per_s=rate(figures, "memory_bandwidth"),
+        scaleup_bytes_per_s=rate(figures, "scaleup_per_direction"),
+        host_bytes_per_s=rate(figures, "host_link_per_direction", "pcie_per_direction"),
         reserve=row.text("reserve", "default"),
         figures=figures,
         alternatives=read_alternatives(row),
@@ -153,8 +149,8 @@ def read_node(preset: Preset) -> Node:
         host_memory_bytes=sizes["host_memory"],
         nvme_bytes=sizes["nvme"],
         intra_link=figures["intra_link"].text if "intra_link" in figures else "",
-        intra_link_bytes_per_s=_rate(figures, "intra_link_per_direction"),
-        network_bytes_per_s=_rate(figures, "network"),
+        intra_link_bytes_per_s=rate(figures, "intra_link_per_direction"),
+        network_bytes_per_s=rate(figures, "network"),
         figures=figures,
         alternatives=read_alternatives(row),
         notes=row.text("notes", ""),

@@ -33,6 +33,11 @@ TIME = {"s": Fraction(1), "us": Fraction(1, 10**6)}
 BASE_UNITS = {**BYTES, **FLOPS, **BANDWIDTH, **TIME}
 
 
+def normal(name: str) -> str:
+    """Return the form in which names are compared: lower case, `-` for blanks and underscores."""
+    return "-".join(name.lower().replace("_", " ").split())
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One published figure: value and unit as printed, where it was printed, and how sure the reading is."""
@@ -82,6 +87,13 @@ class Preset:
     asked: str = ""
 
     @property
+    def names(self) -> list[str]:
+        """Every name the row answers to, in normal form, its id first."""
+        listed = [self.table.get(key) for key in NAME_KEYS]
+        flat = [name for names in listed for name in (names if isinstance(names, list) else [names])]
+        return [normal(name) for name in (self.id, *flat) if isinstance(name, str)]
+
+    @property
     def origin(self) -> str:
         """How a job records where a value came from: `preset:h100-sxm-80`."""
         return f"preset:{self.id}"
@@ -95,7 +107,7 @@ class Preset:
     @property
     def assumption(self) -> str | None:
         """A sentence for `assumptions` when the name asked for could mean other parts too, else None."""
-        if self.asked not in self.table.get("default_for", ()):
+        if self.asked == normal(self.id) or self.asked not in map(normal, self.table.get("default_for", ())):
             return None
         return f"{self.asked} read as {self.id}" + (f" ({self.title})" if self.title != self.id else "")
 
@@ -113,19 +125,19 @@ class Row:
         """Build the error for `key`, naming the file and the row."""
         return SpecError(f"{self.where} {key}: {problem}", hint=hint)
 
-    def take(self, key: str, kinds: type | tuple[type, ...], what: str) -> Any:  # noqa: ANN401
+    def take(self, key: str, what: str, *kinds: type) -> Any:  # noqa: ANN401
         """Take an optional value of the given Python types; `what` says in words what is allowed."""
         self.taken.add(key)
         value = self.table.get(key)
         if value is not None and (
-            not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)
+            not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
         ):
             raise self.error(key, f"must be {what} (got {value!r})")
         return value
 
     def text(self, key: str, default: str | None = None, *, allowed: tuple[str, ...] = ()) -> str:
         """Take a string, required unless there is a default, one of `allowed` when that is given."""
-        value = self.take(key, str, "a string")
+        value = self.take(key, "a string", str)
         value = default if value is None else value
         if value is None:
             raise self.error(key, "is missing")
@@ -139,14 +151,14 @@ class Row:
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Take a list of strings, empty when absent."""
-        values = self.take(key, list, "a list of strings") or []
+        values = self.take(key, "a list of strings", list) or []
         if not all(isinstance(value, str) for value in values):
             raise self.error(key, "must be a list of strings")
         return tuple(values)
 
     def integer(self, key: str, default: int | None = None, *, minimum: int = 0) -> int:
         """Take a whole number, required unless there is a default."""
-        value = self.take(key, int, "a whole number")
+        value = self.take(key, "a whole number", int)
         value = default if value is None else value
         if value is None:
             raise self.error(key, "is missing")
@@ -156,7 +168,7 @@ class Row:
 
     def rows(self, key: str) -> list[Row]:
         """Take a list of tables, each to be read like a row."""
-        values = self.take(key, list, "a list of tables") or []
+        values = self.take(key, "a list of tables", list) or []
         if not all(isinstance(value, dict) for value in values):
             raise self.error(key, "must be a list of tables")
         return [
@@ -166,7 +178,7 @@ class Row:
 
     def figure(self, key: str, units: Mapping[str, Fraction] | None = None) -> Figure | None:
         """Take a figure, `{ value = 80, unit = "GB", source = "..." }`, in one of `units`, or None when absent."""
-        table = self.take(key, dict, 'a figure like { value = 80, unit = "GB", source = "..." }')
+        table = self.take(key, 'a figure like { value = 80, unit = "GB", source = "..." }', dict)
         if table is None:
             return None
         figure = read_figure(Row(f"{self.where} {key}", table, default_source=self.default_source))
@@ -201,7 +213,7 @@ def row_of(preset: Preset) -> Row:
 
 def read_figure(row: Row, *, also: tuple[str, ...] = ()) -> Figure:
     """Read a figure from its table; `also` names keys that the caller reads itself."""
-    value = row.take("value", (int, Decimal, str, list, bool), "a number, a text or a list of numbers")
+    value = row.take("value", "a number, a text or a list of numbers", int, Decimal, str, list, bool)
     if value is None:
         raise row.error("value", "is missing")
     if isinstance(value, list):
@@ -237,3 +249,8 @@ def read_alternatives(row: Row) -> tuple[Alternative, ...]:
         Alternative(each.text("field"), read_figure(each, also=("field", "why")), each.text("why", ""))
         for each in row.rows("alternatives")
     )
+
+
+def rate(figures: dict[str, Figure], *keys: str) -> float | None:
+    """Return the first of the named rates that exists, in base units per second."""
+    return next((float(figures[key].exact) for key in keys if key in figures), None)

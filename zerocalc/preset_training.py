@@ -102,7 +102,7 @@ def _read_state(row: Row) -> OptimizerState:
         block=row.integer("block", 0),
         scale_dtype=row.dtype("scale_dtype", "fp32"),
         min_elements=row.integer("min_elements", 0),
-        whole_blocks=bool(row.take("whole_blocks", bool, "true or false")),
+        whole_blocks=bool(row.take("whole_blocks", "true or false", bool)),
         judged_on=row.text("judged_on", "tensor", allowed=("tensor", "shard")),
         fallback=row.dtype("fallback", "fp32", also=symbolic),
     )

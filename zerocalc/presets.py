@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import FileError, UnknownNameError, unknown_name
 from zerocalc.preset_hardware import Gpu, Node, read_gpu, read_node
-from zerocalc.preset_rows import Alternative, Figure, Preset
+from zerocalc.preset_rows import Alternative, Figure, Preset, normal
 from zerocalc.preset_training import (
     ModelPreset,
     Optimizer,
@@ -34,10 +34,14 @@ from zerocalc.preset_training import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from zerocalc.preset_links import Link, LinkRates
+    from zerocalc.preset_overheads import Overhead, Reserve
+
 __all__ = [
     "KINDS", "Alternative", "Figure", "Gpu", "ModelPreset", "Node", "Optimizer", "OptimizerState", "Precision",
-    "Preset", "WeightCopy", "find", "list_presets", "load_gpu", "load_model", "load_node", "load_optimizer",
-    "load_precision", "optimizer_bytes_per_param", "preset_ids", "resolve_dtype", "show",
+    "Preset", "WeightCopy", "find", "list_presets", "load_gpu", "load_link", "load_link_rates", "load_links",
+    "load_model", "load_node", "load_optimizer", "load_overhead", "load_precision", "load_reserve", "normal",
+    "optimizer_bytes_per_param", "preset_ids", "resolve_dtype", "show",
 ]  # fmt: skip
 
 KINDS = ("models", "gpus", "nodes", "optimizers", "precisions", "links", "overheads")
@@ -52,11 +56,6 @@ SHIPPED = _HERE / "_presets" if (_HERE / "_presets").is_dir() else _HERE.parent 
 _HEADER = re.compile(r'^\[("?)([^\[\]"\n]+)\1\][ \t]*(?:#.*)?$', re.MULTILINE)
 
 
-def normal(name: str) -> str:
-    """Return the form in which names are compared: lower case, `-` for blanks and underscores."""
-    return re.sub(r"[\s_]+", "-", name.strip().lower())
-
-
 def find(kind: str, name: str, *, directory: Path | str | None = None) -> Preset:
     """Find the row of `kind` that answers to `name`, in the user's directory first, then among the shipped ones.
 
@@ -64,31 +63,27 @@ def find(kind: str, name: str, *, directory: Path | str | None = None) -> Preset
     """
     wanted = normal(name)
     for folder in _folders(directory):
-        hits = [hit for path in _files(folder, _checked(kind)) for hit in _answering(kind, path, wanted)]
+        hits = [preset for preset in _presets(kind, folder, wanted) if wanted in preset.names]
         if hits:
             return _choose(kind, wanted, hits)
-    raise unknown_name(
-        SINGULAR[kind], name, _known_names(kind, directory), hint=f"zerocalc presets list {kind}"
-    )
+    known = [known for preset in list_presets(kind, directory=directory) for known in preset.names]
+    raise unknown_name(SINGULAR[kind], name, known, hint=f"zerocalc presets list {kind}")
 
 
 def list_presets(kind: str, *, directory: Path | str | None = None) -> list[Preset]:
     """Every row of a kind in file order, the user's first; a user's row hides the shipped one of the same id."""
     found: dict[str, Preset] = {}
     for folder in _folders(directory):
-        for path in _files(folder, _checked(kind)):
-            for row_id, table in _parse(path, _read(path)).items():
-                found.setdefault(normal(row_id), Preset(kind, row_id, table, path))
+        for preset in _presets(kind, folder):
+            found.setdefault(normal(preset.id), preset)
     return list(found.values())
 
 
 def preset_ids(kind: str, *, directory: Path | str | None = None) -> list[str]:
-    """List the ids of a kind in file order, without parsing the shipped files: what completion needs."""
-    ids: dict[str, None] = {}
-    for folder in _folders(directory):
-        for path in _files(folder, _checked(kind)):
-            ids.update(dict.fromkeys(row_id for row_id, _ in _rows(path)))
-    return list(ids)
+    """List the ids of a kind in file order, parsing no shipped file: what completion needs."""
+    user = [preset.id for folder in _folders(directory)[:-1] for preset in _presets(kind, folder)]
+    shipped = [row_id for path in _files(SHIPPED, kind) for row_id, _ in _split(_read(path))]
+    return list(dict.fromkeys(user + shipped))
 
 
 def show(kind: str, name: str, *, directory: Path | str | None = None) -> dict[str, Any]:
@@ -125,11 +120,46 @@ def load_precision(name: str, *, directory: Path | str | None = None) -> Precisi
     return read_precision(find("precisions", name, directory=directory))
 
 
-def _checked(kind: str) -> str:
-    """Refuse kinds that do not exist."""
-    if kind not in KINDS:
-        raise unknown_name("kind of preset", kind, list(KINDS), hint=f"one of {', '.join(KINDS)}")
-    return kind
+def load_reserve(name: str = "default", *, directory: Path | str | None = None) -> Reserve:
+    """Load a named reserve, such as `gpu.reserve`, from the overheads."""
+    from zerocalc.preset_overheads import read_reserve
+
+    return read_reserve(find("overheads", name, directory=directory))
+
+
+def load_overhead(name: str, *, directory: Path | str | None = None) -> Overhead:
+    """Load one measured overhead by id."""
+    from zerocalc.preset_overheads import read_overhead
+
+    return read_overhead(find("overheads", name, directory=directory))
+
+
+def load_link(name: str, *, directory: Path | str | None = None) -> Link:
+    """Load one measured link by id."""
+    from zerocalc.preset_links import read_link
+
+    return read_link(find("links", name, directory=directory))
+
+
+def load_links(link_kind: str | None = None, *, directory: Path | str | None = None) -> list[Link]:
+    """Load all measurements, or those of one kind: `intra-node`, `host link`, `nvme`, `cpu adam`, ..."""
+    from zerocalc.preset_links import read_link
+
+    rows = (preset for folder in _folders(directory) for preset in _presets("links", folder, link_kind))
+    links = [read_link(preset) for preset in rows if preset.table.get("kind") != "rates"]
+    return [link for link in links if link_kind in (None, link.kind)]
+
+
+def load_link_rates(gpu: str, *, directory: Path | str | None = None) -> LinkRates:
+    """Load the rates to use for a GPU preset's id; unknown GPUs get the figures that hold for any hardware."""
+    from zerocalc.preset_links import read_rates
+
+    default = find("links", "rates-default", directory=directory)
+    for folder in _folders(directory):
+        for preset in _presets("links", folder, gpu):
+            if preset.table.get("kind") == "rates" and gpu in preset.table.get("gpus", ()):
+                return read_rates(preset, default)
+    return read_rates(default)
 
 
 def _folders(directory: Path | str | None) -> list[Path]:
@@ -147,6 +177,8 @@ def _folders(directory: Path | str | None) -> list[Path]:
 
 def _files(folder: Path, kind: str) -> list[Path]:
     """List the TOML files of a kind: `<kind>.toml`, then those in `<kind>/`."""
+    if kind not in KINDS:
+        raise unknown_name("kind of preset", kind, list(KINDS), hint=f"one of {', '.join(KINDS)}")
     single, many = folder / f"{kind}.toml", folder / kind
     if many.exists() and not many.is_dir():
         raise FileError(
@@ -183,36 +215,35 @@ def _parse(path: Path, text: str) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def _rows(path: Path) -> Iterator[tuple[str, str]]:
-    """Each row's id and text, split at the headers; a user's file is parsed whole once, to find its mistakes."""
-    text = _read(path)
-    if not path.is_relative_to(SHIPPED):
-        yield from ((row_id, "") for row_id in _parse(path, text))
-        return
+def _split(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each row's id and text from a shipped file, where every header starts a line."""
     headers = list(_HEADER.finditer(text))
     ends = [header.start() for header in headers[1:]] + [len(text)]
     for header, end in zip(headers, ends, strict=bool(headers)):
         yield header[2], text[header.start() : end]
 
 
-def _answering(kind: str, path: Path, wanted: str) -> Iterator[Preset]:
-    """Yield the rows of a file that answer to a name; of shipped files only rows that mention it are parsed."""
-    quoted = f'"{wanted}"'
-    for row_id, text in _rows(path):
-        if text and normal(row_id) != wanted and quoted not in text.lower():
-            continue
-        table = _parse(path, text or _read(path))[row_id]
-        preset = Preset(kind, row_id, table, path, asked=wanted)
-        if normal(row_id) == wanted or wanted in _names(table):
-            yield preset
+def _mentioning(text: str, word: str) -> str:
+    """Return the rows of a shipped file that have `word` as their id or as a quoted string."""
+    if word not in text.lower():
+        return ""
+    rows = _split(text)
+    return "\n".join(row for row_id, row in rows if row_id.lower() == word or f'"{word}"' in row.lower())
 
 
-def _names(table: dict[str, Any], *keys: str) -> list[str]:
-    """List the further names a row answers to, in normal form."""
-    listed = [table.get(key) for key in keys or ("aliases", "default_for", "ambiguous")]
-    names = [name for names in listed if isinstance(names, list) for name in names if isinstance(name, str)]
-    hf_id = table.get("hf_id")
-    return [normal(name) for name in (*names, hf_id) if isinstance(name, str)]
+def _presets(kind: str, folder: Path, word: str | None = None) -> Iterator[Preset]:
+    """Yield a folder's rows of a kind; with `word`, of the shipped files only rows that mention it."""
+    seen = set()
+    for path in _files(folder, kind):
+        text = _read(path)
+        if word is not None and folder == SHIPPED:
+            text = _mentioning(text, word)
+        for row_id, table in _parse(path, text).items() if text else ():
+            seen.add(row_id)
+            yield Preset(kind, row_id, table, path, asked=word or "")
+    if kind == "models" and folder != SHIPPED:
+        bare = [path for path in sorted((folder / kind).glob("*.json")) if path.stem not in seen]
+        yield from (Preset(kind, path.stem, {}, path, asked=word or "") for path in bare)
 
 
 def _choose(kind: str, wanted: str, hits: list[Preset]) -> Preset:
@@ -220,19 +251,13 @@ def _choose(kind: str, wanted: str, hits: list[Preset]) -> Preset:
     exact = [hit for hit in hits if normal(hit.id) == wanted]
     if exact:
         return exact[0]
-    if len(hits) == 1 and wanted not in _names(hits[0].table, "ambiguous"):
+    if len(hits) == 1:
         return hits[0]
     choices = " or ".join(f"{hit.id!r}" for hit in hits)
     raise UnknownNameError(
         f"{SINGULAR[kind]} {wanted!r} could be {choices}, which differ in memory",
         hint="name the one you mean",
     )
-
-
-def _known_names(kind: str, directory: Path | str | None) -> list[str]:
-    """Every name that some row answers to, ids first: the pool for suggestions."""
-    presets = list_presets(kind, directory=directory)
-    return [preset.id for preset in presets] + [name for preset in presets for name in _names(preset.table)]
 
 
 def _config(preset: Preset) -> dict[str, Any] | None:
