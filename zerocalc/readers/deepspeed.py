@@ -1,0 +1,292 @@
+"""DeepSpeed's configuration file, read as DeepSpeed reads it: Hjson, old names, values from the launcher as `auto`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zerocalc.errors import SpecError
+from zerocalc.readers.convert import AUTO, shown
+from zerocalc.readers.deepspeed_keys import KEYS
+from zerocalc.readers.keys import Found, scan
+from zerocalc.readers.names import PRECISION_OF, optimizer_name
+from zerocalc.readers.reading import Given, Reading
+from zerocalc.readers.text import read_mapping
+
+_Z = "zero_optimization"
+STRATEGIES = ("ddp", "zero1", "zero2", "zero3")
+_AUTO_BY_HIDDEN_SIZE = {
+    "reduce_bucket_size": ("h * h", lambda h: h * h),
+    "stage3_prefetch_bucket_size": ("0.9 * h * h", lambda h: 9 * h * h // 10),
+    "stage3_param_persistence_threshold": ("10 * h", lambda h: 10 * h),
+}
+"""What the Hugging Face Trainer and Accelerate put for `auto`, from the model's hidden size h."""
+_SWITCHES = {True: 1, False: 0, "true": 1, "false": 0, "True": 1, "False": 0}
+
+
+def read_deepspeed(path: str | Path, *, dp: int | None = None) -> Reading:
+    """Read a DeepSpeed configuration; `dp`, where known, completes and checks the batch sizes.
+
+    Raises FileError when the file cannot be read, SpecError for values that DeepSpeed's own keys cannot have.
+    """
+    return deepspeed_reading(read_mapping(path, default="hjson", only="hjson"), str(path), dp=dp)
+
+
+def deepspeed_reading(data: Mapping[str, Any], label: str, *, dp: int | None = None) -> Reading:
+    """The reading of a configuration that is already a mapping; `label` names where it stands."""
+    reading = Reading()
+    found = scan(_modern(data), KEYS, label, reading)
+    reading.values["framework"] = Given("deepspeed", f"file:{label}")
+    for step in (_strategy, _precision, _optimizer, _offload, _parallel, _activations):
+        step(found, label, reading)
+    _batches(reading, label, dp)
+    return reading
+
+
+def _modern(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The form of 2020, `zero_optimization: true` or a bare stage, in today's form."""
+    result = {key.strip() if isinstance(key, str) else key: value for key, value in data.items()}
+    zero = result.get(_Z)
+    if isinstance(zero, (bool, str, int)):
+        result[_Z] = {"stage": _SWITCHES.get(zero, zero) if isinstance(zero, (bool, str)) else zero}
+        if isinstance(zero, bool) and zero and "allgather_size" in result:
+            result[_Z]["allgather_bucket_size"] = result["allgather_size"]
+    elif isinstance(zero, dict) and isinstance(stage := zero.get("stage"), (bool, str)):
+        result[_Z] = {**zero, "stage": _SWITCHES.get(stage, stage)}
+    return result
+
+
+def _strategy(found: Found, label: str, reading: Reading) -> None:
+    stage = found.get(f"{_Z}.stage")
+    if stage is None and any(f"{label}: {_Z}.stage" in warning for warning in reading.warnings):
+        reading.assumptions.append(f"{label}: the ZeRO stage is not one number; say it with --strategy")
+        return
+    if stage is None:
+        stage = Given(0, f"default:deepspeed {_Z}.stage (not in {label})")
+    if stage.value == AUTO or not 0 <= stage.value < len(STRATEGIES):
+        raise SpecError(
+            f"{label}: {_Z}.stage: must be 0, 1, 2 or 3 (got {shown(stage.value)})",
+            hint="give --strategy instead",
+        )
+    name = STRATEGIES[stage.value]
+    reading.values["strategy"] = Given(name, stage.origin)
+    if name != "zero3":
+        _without_effect(found, label, reading, "stage 3", lambda path: "stage3_" in path)
+        return
+    mics, hpz = found.get(f"{_Z}.mics_shard_size"), found.get(f"{_Z}.zero_hpz_partition_size")
+    quantized = [found.get(f"{_Z}.zero_quantized_{what}") for what in ("weights", "gradients")]
+    if mics is not None and mics.value != AUTO and mics.value > 0:
+        reading.values |= {"strategy": Given("mics", mics.origin), "shard_size": mics}
+        reading.assumptions.append(
+            f"{label}: mics_shard_size takes effect when the model is built under MiCS_Init"
+        )
+    else:
+        zeropp = [hpz] if hpz is not None and hpz.value != AUTO and hpz.value > 1 else []
+        zeropp += [given for given in quantized if given is not None and given.value is True]
+        if zeropp:
+            reading.values["strategy"] = Given("zeropp", zeropp[0].origin)
+
+
+def _without_effect(found: Found, label: str, reading: Reading, needs: str, matches: Any) -> None:
+    """Report settings that the stage does not use: they are handed on, since the framework says so too."""
+    names = [path.removeprefix(f"{_Z}.") for path in found if path.startswith(_Z) and matches(path)]
+    names = [name for name in names if name != "stage3_gather_16bit_weights_on_model_save"]
+    for name in names:
+        reading.settings.pop(name, None)
+    if names:
+        reading.warnings.append(f"{label}: without effect below {needs}: {', '.join(names)}")
+
+
+def _precision(found: Found, label: str, reading: Reading) -> None:
+    fp16, bf16 = found.get("fp16.enabled"), found.get("bf16.enabled")
+    enabled = {
+        name: given for name, given in (("fp16", fp16), ("bf16", bf16)) if given and given.value is True
+    }
+    if len(enabled) == 2:
+        reading.warnings.append(
+            f"{label}: fp16 and bf16 are both enabled, which DeepSpeed refuses; fp16 is taken"
+        )
+    undecided = [name for name, given in (("fp16", fp16), ("bf16", bf16)) if given and given.value == AUTO]
+    undecided += [
+        name for name in ("fp16", "bf16") if f"{name}.enabled is a placeholder" in " ".join(reading.warnings)
+    ]
+    if enabled:
+        name, given = next(iter(enabled.items()))
+        reading.values["precision"] = Given(PRECISION_OF[name], given.origin)
+    elif undecided:
+        reading.assumptions.append(
+            f"{label}: {' and '.join(f'{name}.enabled' for name in undecided)} left to the launcher; "
+            "say which with --precision"
+        )
+    else:
+        origin = next(
+            (given.origin for given in (bf16, fp16) if given),
+            f"default:deepspeed (no fp16, no bf16 in {label})",
+        )
+        reading.values["precision"] = Given(PRECISION_OF["fp32"], origin)
+    for key, to in (
+        ("data_types.grad_accum_dtype", "grad_dtype"),
+        ("communication_data_type", "reduce_dtype"),
+    ):
+        given = found.get(key)
+        if given is not None and given.value not in (AUTO, "none"):
+            reading.values[to] = given
+        elif given is not None:
+            reading.settings.pop(key.rpartition(".")[2], None)
+    legacy = found.get("fp32_allreduce")
+    if legacy is not None and legacy.value is True:
+        reading.values.setdefault("reduce_dtype", Given("fp32", legacy.origin))
+        reading.settings.setdefault("communication_data_type", Given("fp32", legacy.origin))
+
+
+def _optimizer(found: Found, label: str, reading: Reading) -> None:
+    kind, momentum = found.get("optimizer.type"), found.get("optimizer.params.momentum")
+    if kind is None or kind.value.lower() == AUTO:
+        return
+    name, note = optimizer_name(kind.value, momentum=momentum is not None and bool(momentum.value))
+    if name is None:
+        reading.warnings.append(
+            f"{label}: optimizer.type {kind.value!r} is not known; say its bytes with --optimizer or --k"
+        )
+        return
+    reading.values["optimizer"] = Given(name, kind.origin)
+    if note:
+        reading.warnings.append(f"{label}: optimizer.type {kind.value}: {note}")
+
+
+def _offload(found: Found, label: str, reading: Reading) -> None:
+    stage = STRATEGIES.index("zero3") if reading.value("strategy") in ("mics", "zeropp") else None
+    if stage is None:
+        stage = STRATEGIES.index(reading.value("strategy", "zero3"))
+    for section, old, to, lowest in (
+        ("offload_optimizer", "cpu_offload", "offload_optimizer", 1),
+        ("offload_param", "cpu_offload_param", "offload_params", 3),
+    ):
+        given = found.get(f"{_Z}.{section}.device")
+        legacy = found.get(f"{_Z}.{old}")
+        if given is None and legacy is not None and legacy.value is True:
+            given = Given("cpu", legacy.origin)
+            if pin := found.get(f"{_Z}.cpu_offload_use_pin_memory"):
+                reading.settings.setdefault(f"{section}.pin_memory", pin)
+        if given is None:
+            continue
+        if given.value == AUTO:
+            reading.warnings.append(
+                f"{label}: {section}.device is auto, which nothing resolves; treated as none"
+            )
+            given = Given("none", given.origin)
+        if given.value != "none" and stage < lowest:
+            reading.warnings.append(
+                f"{label}: {section} has no effect below stage {lowest} (the stage is {stage})"
+            )
+            given = Given("none", given.origin)
+        if given.value == "none":
+            for name in [name for name in reading.settings if name.startswith(f"{section}.")]:
+                del reading.settings[name]
+        reading.values[to] = given
+
+
+def _parallel(found: Found, label: str, reading: Reading) -> None:
+    for to, paths in (
+        (
+            "tp",
+            (
+                "tensor_parallel.autotp_size",
+                "tensor_parallel.tp_size",
+                "tensor_parallel.tensor_parallel.tp_size",
+            ),
+        ),
+        ("pp", ("pipeline.stages",)),
+    ):
+        given = next((found[path] for path in paths if path in found), None)
+        if given is not None and given.value != AUTO and given.value > 0:
+            reading.values[to] = given
+    if reading.value("pp", 1) > 1:
+        reading.assumptions.append(f"{label}: pipeline stages are those the PipelineModule is built with")
+    if reading.value("cp", 1) > 1:
+        reading.assumptions.append(f"{label}: sequence_parallel_size is counted as context parallelism")
+
+
+def _activations(found: Found, label: str, reading: Reading) -> None:
+    interval = found.get("pipeline.activation_checkpoint_interval")
+    if interval is not None and interval.value != AUTO:
+        reading.values["checkpointing"] = Given("full" if interval.value else "none", interval.origin)
+    if any(path.startswith("activation_checkpointing.") for path in found):
+        reading.assumptions.append(
+            f"{label}: activation_checkpointing only sets options; whether the model checkpoints is --checkpointing"
+        )
+
+
+def _batches(reading: Reading, label: str, dp: int | None) -> None:
+    names = ("global_batch", "micro_batch", "grad_accum")
+    train, micro, accum = (reading.value(name) for name in names)
+    if train is None and micro is None:
+        return
+    try:
+        completed = batch_triangle(train, micro, accum, dp)
+    except SpecError as error:
+        reading.warnings.append(f"{label}: {error.message}: DeepSpeed refuses this")
+        return
+    origin = f"file:{label}:train_batch_size = micro × accumulation × data-parallel size"
+    for name, value in zip((*names, "dp"), completed, strict=True):
+        if value is not None:
+            reading.values.setdefault(name, Given(value, origin))
+
+
+def batch_triangle(
+    train: int | None, micro: int | None, accum: int | None, dp: int | None
+) -> tuple[int | None, int | None, int | None, int | None]:
+    """Complete train = micro × accum × dp the way DeepSpeed does; what cannot be known stays None.
+
+    With one of micro and accum missing, the other follows; with both, accum is 1. Raises SpecError where the
+    numbers contradict each other.
+    """
+    if train is None:
+        accum = 1 if accum is None and micro is not None else accum
+        known = None not in (micro, accum, dp)
+        return (micro * accum * dp if known else None), micro, accum, dp  # type: ignore[operator]
+    if micro is None and accum is None:
+        accum = 1
+    factors = {"micro-batch": micro, "accumulation": accum, "data-parallel size": dp}
+    product = 1
+    for value in factors.values():
+        product *= value or 1
+    missing = [name for name, value in factors.items() if value is None]
+    if train % product or (not missing and train != product):
+        shown_factors = " × ".join(f"{name} {value}" for name, value in factors.items() if value is not None)
+        raise SpecError(f"train batch {train} is not {'a multiple of ' if missing else ''}{shown_factors}")
+    if len(missing) > 1:
+        return train, micro, accum, dp
+    rest = train // product
+    return (
+        train,
+        rest if micro is None else micro,
+        rest if accum is None else accum,
+        rest if dp is None else dp,
+    )
+
+
+def resolve_auto(
+    settings: Mapping[str, Given], hidden_size: int | None
+) -> tuple[dict[str, Given], list[str]]:
+    """Replace `auto` by what the Hugging Face Trainer sets it to, and say what had to be supposed.
+
+    Without a hidden size, and for settings that have no such rule, DeepSpeed's own default stands.
+    """
+    resolved: dict[str, Given] = {}
+    assumptions: list[str] = []
+    for name, given in settings.items():
+        if given.value != AUTO:
+            resolved[name] = given
+        elif name in _AUTO_BY_HIDDEN_SIZE and hidden_size:
+            text, rule = _AUTO_BY_HIDDEN_SIZE[name]
+            resolved[name] = Given(rule(hidden_size), f"{given.origin} (auto: {text}, h = {hidden_size})")
+        else:
+            row = KEYS.find(f"{_Z}.{name}")
+            default = row.default if row is not None else None
+            why = "the hidden size is not known" if name in _AUTO_BY_HIDDEN_SIZE else "nothing sets it"
+            assumptions.append(f"{name} is auto and {why}: DeepSpeed's default {default} is taken")
+            if default is not None:
+                resolved[name] = Given(default, f"{given.origin} (auto: default)")
+    return resolved, assumptions

@@ -1,0 +1,159 @@
+"""zerocalc's own job file: the flags' vocabulary in JSON, TOML or YAML, flat or in sections. Unknown keys are refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from zerocalc.errors import SpecError
+from zerocalc.readers.convert import shown
+from zerocalc.readers.reading import Given, Reading
+from zerocalc.readers.text import STDIN, read_mapping
+from zerocalc.units import parse_count
+
+Check = Callable[[Any, str], Any]
+
+
+def _refuse(name: str, value: Any, allowed: str) -> SpecError:
+    return SpecError(f"{name}: must be {allowed} (got {shown(value)})")
+
+
+def _count(value: Any, name: str) -> int:
+    if isinstance(value, str):
+        return parse_count(value, name=name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise _refuse(name, value, "a whole number of at least 1")
+    return value
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise _refuse(name, value, "a name")
+    return value.strip()
+
+
+def _count_or_text(value: Any, name: str) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return (
+        value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else _text(value, name)
+    )
+
+
+def _number(value: Any, name: str) -> Any:
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not usable or not math.isfinite(value) or value < 0:
+        raise _refuse(name, value, "a number of at least 0")
+    return value
+
+
+def _names(value: Any, name: str) -> list[str]:
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, list) or not value or not all(isinstance(part, str) for part in value):
+        raise _refuse(name, value, "a name or a list of names")
+    return list(value)
+
+
+def _name_or_names(value: Any, name: str) -> Any:
+    return _text(value, name) if isinstance(value, str) and "," not in value else _names(value, name)
+
+
+VOCABULARY: dict[str, Check] = {
+    **dict.fromkeys(("gpus", "dp", "tp", "pp", "cp", "ep", "etp", "gpus_per_node", "shard_size"), _count),
+    **dict.fromkeys(("micro_batch", "seq_len", "grad_accum", "lora_rank", "tokens", "global_batch"), _count),
+    **dict.fromkeys(("gpu", "node", "host_memory", "nvme_memory", "precision", "optimizer"), _text),
+    **dict.fromkeys(("param_dtype", "grad_dtype", "reduce_dtype", "frozen_dtype"), _text),
+    **dict.fromkeys(("offload_optimizer", "offload_params", "checkpointing", "attention"), _text),
+    **dict.fromkeys(("deepspeed", "accelerate", "torchtitan", "hub", "presets"), _text),
+    **dict.fromkeys(("strategy", "framework"), _name_or_names),
+    **dict.fromkeys(("lora_targets", "also"), _names),
+    **dict.fromkeys(("k", "mfu"), _number),
+    **dict.fromkeys(("model", "trainable", "reserve"), _count_or_text),
+}
+"""Every key of a job file, as the flag of the same name, with its shallow check."""
+
+SECTIONS = ("ranks", "machine", "what", "bytes", "offload", "work", "files")
+"""Optional groups, as in the help text: `[offload] optimizer = "cpu"` is `offload_optimizer`."""
+_FILES = ("deepspeed", "accelerate", "torchtitan", "presets")
+_IGNORED = ("$schema", "schema_version")
+
+
+def read_job(path: str | Path) -> Reading:
+    """Read a job file (`-` is JSON on standard input).
+
+    Raises FileError when it cannot be read, SpecError for an unknown key or a value of the wrong type.
+    """
+    label = "<stdin>" if str(path) == STDIN else str(path)
+    data = read_mapping(path, default="json", stdin=True)
+    return job_reading(data, label, base=Path() if str(path) == STDIN else Path(path).parent)
+
+
+def job_reading(data: Mapping[str, Any], label: str, *, base: Path | None = None) -> Reading:
+    """The reading of a job that is already a mapping; paths in it are relative to `base`."""
+    reading = Reading()
+    for raw, value in data.items():
+        key = _snake(raw)
+        if key in _IGNORED:
+            continue
+        if key == "settings":
+            _settings(value, label, reading)
+        elif key in SECTIONS and isinstance(value, dict):
+            for name, inner in value.items():
+                snake = _snake(name)
+                joined = f"{key}_{snake}"
+                _take(joined if joined in VOCABULARY else snake, inner, f"{raw}.{name}", label, reading, base)
+        else:
+            _take(key, value, str(raw), label, reading, base)
+    return reading
+
+
+def _snake(name: object) -> str:
+    return str(name).strip().replace("-", "_")
+
+
+def _take(key: str, value: Any, written: str, label: str, reading: Reading, base: Path | None) -> None:
+    check = VOCABULARY.get(key)
+    if check is None:
+        raise SpecError(
+            f"{label}: unknown key {written!r}{_suggestion(key)}", hint="keys are the flags without --"
+        )
+    if key in reading.values:
+        raise SpecError(f"{label}: {written}: given twice", hint="keep one of them")
+    if value is None:
+        return
+    checked = check(value, f"{label}: {written}")
+    if base is not None and isinstance(checked, str) and (key in _FILES or checked.startswith(("./", "../"))):
+        checked = str(base / checked)
+        checked = checked if key != "model" or "/" in checked else f"./{checked}"
+    reading.values[key] = Given(checked, f"file:{label}:{written}")
+
+
+def _suggestion(key: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(key, [*VOCABULARY, *SECTIONS, "settings"], n=2, cutoff=0.5)
+    return f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
+
+
+def _settings(value: Any, label: str, reading: Reading) -> None:
+    if not isinstance(value, dict):
+        raise SpecError(f"{label}: settings: must be a table of framework settings (got {shown(value)})")
+    for name, inner in value.items():
+        if isinstance(inner, dict):
+            for rest, leaf in inner.items():
+                _setting(f"{name}.{rest}", leaf, label, reading)
+        else:
+            _setting(str(name), inner, label, reading)
+
+
+def _setting(name: str, value: Any, label: str, reading: Reading) -> None:
+    if not isinstance(value, (bool, int, float, str)) or (
+        isinstance(value, float) and not math.isfinite(value)
+    ):
+        raise SpecError(
+            f"{label}: settings.{name}: must be true, false, a number or a name (got {shown(value)})"
+        )
+    reading.settings[name] = Given(value, f"file:{label}:settings.{name}")
