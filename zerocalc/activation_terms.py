@@ -1,0 +1,290 @@
+"""The activations of one rank: the rows of `activation_tables` evaluated for a model, a batch and a parallel layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, TypeVar
+
+from zerocalc import activation_tables as tables
+from zerocalc.activation_widths import Shape, evaluate, value_dim
+from zerocalc.errors import SpecError
+from zerocalc.formulas.activations import (
+    cast_weight_bytes,
+    checkpoint_bytes,
+    padded_label_bytes,
+    shifted_label_bytes,
+)
+from zerocalc.formulas.loss import FORWARD, LOSSES, Count, Line, Phase, loss_lines
+from zerocalc.formulas.registry import apply
+from zerocalc.units import ceil_div, largest, smallest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from zerocalc.activation_tables import (
+        Attention,
+        Checkpointing,
+        Device,
+        Dtype,
+        Implementation,
+        Recipe,
+        Saved,
+    )
+    from zerocalc.layout import Dimensions
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerActivations:
+    """What each of `count` equal layers keeps for one micro-batch."""
+
+    kind: str
+    count: int
+    lines: tuple[Line, ...]
+
+    @property
+    def bytes(self) -> Count:
+        """Bytes of one layer."""
+        return sum(line.bytes for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationEstimate:
+    """The activations of one rank; every number is in whole bytes.
+
+    The peak of a step's turn is the largest of three moments: `forward_peak_bytes` while the loss is computed,
+    `loss_backward_peak_bytes` while its gradient is, and `backward_peak_bytes` while the last layer is computed again.
+    """
+
+    layers: tuple[LayerActivations, ...]
+    """What a layer keeps under the chosen checkpointing, by kind of layer."""
+    recomputed: tuple[LayerActivations, ...]
+    """What comes back while one layer of each kind is computed again; empty without checkpointing."""
+    outside: tuple[Line, ...]
+    """Embeddings, final norm, head, labels: live whatever the checkpointing."""
+    loss: tuple[Line, ...]
+    in_flight: Count
+    """Micro-batches whose activations are held at once."""
+    checkpointing: Checkpointing
+
+    @property
+    def num_layers(self) -> int:
+        """Layers on this rank."""
+        return sum(layer.count for layer in self.layers)
+
+    @property
+    def recompute_linear(self) -> int:
+        """Extra forward passes through the matrix multiplications of the layers."""
+        return int(self.checkpointing == "full")
+
+    @property
+    def recompute_attention(self) -> int:
+        """Extra forward passes through the core of attention."""
+        return int(self.checkpointing != "none")
+
+    @property
+    def saved_bytes(self) -> Count:
+        """All layers, all micro-batches in flight."""
+        return self.in_flight * sum(layer.count * layer.bytes for layer in self.layers)
+
+    @property
+    def checkpoint_bytes(self) -> Count:
+        """The part of `saved_bytes` that is layer inputs kept to start a recomputation from."""
+        return self.saved_bytes if self.checkpointing == "full" else 0
+
+    @property
+    def recompute_working_set_bytes(self) -> Count:
+        """Bytes that come back for the layer that is being computed again, the largest kind."""
+        return reduce(largest, (layer.bytes for layer in self.recomputed), 0)
+
+    def outside_bytes_in(self, phase: Phase) -> Count:
+        """Tensors outside the layers that are live in `phase`, the loss included."""
+        return sum(line.bytes for line in (*self.outside, *self.loss) if phase in line.phases)
+
+    @property
+    def outside_bytes(self) -> Count:
+        """Tensors outside the layers that are held at the end of the forward pass, the loss's included."""
+        return self.outside_bytes_in("held")
+
+    @property
+    def held_bytes(self) -> Count:
+        """Everything held at the end of the forward pass."""
+        return self.saved_bytes + self.outside_bytes
+
+    @property
+    def forward_peak_bytes(self) -> Count:
+        """The most that is live while the loss is computed."""
+        return self.saved_bytes + self.outside_bytes_in("forward_end")
+
+    @property
+    def loss_backward_peak_bytes(self) -> Count:
+        """The most that is live while the loss's gradient is computed."""
+        return self.saved_bytes + self.outside_bytes_in("loss_backward")
+
+    @property
+    def backward_peak_bytes(self) -> Count:
+        """Saved tensors and the working set of the layer that is computed again, the loss gone."""
+        return self.saved_bytes + self.recompute_working_set_bytes
+
+
+def _cast(name: str, num_weights: int, shape: Shape) -> tuple[Line, ...]:
+    """Count the 16-bit copies that autocast makes of weights; nothing in the other modes."""
+    if shape.dtype != "autocast":
+        return ()
+    applied = apply(cast_weight_bytes, num_weights=num_weights, bytes_per_element=2, tensor_parallel=shape.tp)
+    return (Line(name, applied),)
+
+
+def matmul_weights(dims: Dimensions, kind: str) -> int:
+    """Weights of one layer (`dense` or `moe`) that take part in matrix multiplications."""
+    hidden, matrices = dims.hidden_size, 3 if dims.gated_mlp else 2
+    attention = hidden * (dims.num_heads + dims.num_kv_heads) * (dims.head_dim + value_dim(dims))
+    if kind == "dense":
+        return attention + matrices * hidden * dims.ffn_size
+    inner = dims.num_experts * dims.moe_ffn_size + dims.shared_ffn_size
+    return attention + hidden * dims.num_experts + matrices * hidden * inner
+
+
+def _full_layer(kind: str, count: int, rows: Iterable[Saved], shape: Shape) -> LayerActivations:
+    copies = _cast("16-bit copies of the weights", matmul_weights(shape.dims, kind), shape)
+    return LayerActivations(kind, count, evaluate(rows, shape) + copies)
+
+
+def _checkpointed_layer(kind: str, count: int, shape: Shape, partitions: int) -> LayerActivations:
+    applied = apply(
+        checkpoint_bytes,
+        tokens=shape.tokens,
+        hidden_size=shape.dims.hidden_size,
+        bytes_per_element=getattr(tables.RESIDUAL, shape.dtype),
+        partitions=partitions,
+    )
+    return LayerActivations(kind, count, (Line("layer input", applied),))
+
+
+def _layers(
+    recipe: Recipe,
+    how: Implementation,
+    shape: Shape,
+    *,
+    attention: Attention,
+    checkpointing: Checkpointing,
+    counts: Mapping[str, int],
+    partitions: int,
+) -> tuple[tuple[LayerActivations, ...], tuple[LayerActivations, ...]]:
+    """Work out what every kind of layer keeps, and what comes back when one is computed again."""
+    saved, recomputed = [], []
+    core = tables.attention_core(recipe, how, attention)
+    for kind, count in counts.items():
+        shared = shape.dims.shared_ffn_size > 0
+        whole = _full_layer(kind, count, tables.layer_rows(recipe, how, kind, core, shared=shared), shape)
+        match checkpointing:
+            case "none":
+                saved.append(whole)
+            case "selective":
+                kept = tables.layer_rows(recipe, how, kind, tables.SELECTIVE, shared=shared)
+                saved.append(_full_layer(kind, count, kept, shape))
+                recomputed.append(LayerActivations(kind, 1, evaluate(core, shape)))
+            case "full":
+                saved.append(_checkpointed_layer(kind, count, shape, partitions))
+                recomputed.append(LayerActivations(kind, 1, whole.lines))
+    return tuple(saved), tuple(recomputed)
+
+
+def _embedding_lines(recipe: Recipe, how: Implementation, shape: Shape) -> tuple[Line, ...]:
+    drops = recipe.residual_dropout or not how.counts_indices
+    rows = [row for row in how.embedding if row.when != "dropout" or drops]
+    if how.counts_indices and not recipe.rotary:
+        rows.append(tables.POSITION_IDS)
+    return evaluate(rows, shape)
+
+
+def _head_lines(recipe: Recipe, how: Implementation, shape: Shape) -> tuple[Line, ...]:
+    """Evaluate the final norm, the head's input and the labels; autocast holds an fp32 output and a copy of the head too."""
+    lines = evaluate(tables.final_rows(recipe, how), shape)
+    if not how.counts_indices:
+        return lines
+    labels = {"micro_batch": shape.micro_batch, "seq_len": shape.seq_len, "bytes_per_index": 8}
+    num_weights = shape.dims.vocab_size * shape.dims.hidden_size
+    return (
+        *lines,
+        *evaluate((tables.FINAL_OUTPUT,), shape, FORWARD),
+        *_cast("16-bit copy of the head", num_weights, shape),
+        Line("labels", apply(shifted_label_bytes, **labels), ("forward_end", "held")),
+        Line("padded labels", apply(padded_label_bytes, **labels), FORWARD),
+        *evaluate((tables.LOSS_SCALARS,), shape),
+    )
+
+
+def _known(kind: str, name: str, table: Mapping[str, T]) -> T:
+    if name not in table:
+        raise SpecError(f"{kind}: unknown {name!r}", hint=f"one of {', '.join(table)}")
+    return table[name]
+
+
+def activation_terms(
+    dims: Dimensions,
+    *,
+    micro_batch: Count,
+    seq_len: Count,
+    tp: int = 1,
+    cp: int = 1,
+    sequence_parallel: bool = False,
+    dtype: Dtype = "bf16",
+    attention: Attention = "flash",
+    checkpointing: Checkpointing = "none",
+    implementation: str = "eager",
+    loss: str = "eager",
+    chunk_tokens: Count | None = None,
+    device: Device = "cpu",
+    num_layers: int | None = None,
+    num_moe_layers: int | None = None,
+    in_flight: Count = 1,
+    has_embedding: bool = True,
+    has_head: bool = True,
+    partition_checkpoints: bool = False,
+) -> ActivationEstimate:
+    """Estimate the activations of one rank that holds `num_layers` layers (`num_moe_layers` of them with experts).
+
+    `micro_batch`, `seq_len`, `chunk_tokens` and `in_flight` may be numpy integer arrays. `in_flight` is how many
+    micro-batches' activations a pipeline stage holds; `has_embedding` and `has_head` say which stage it is.
+    `partition_checkpoints` is ZeRO-R's Pa. Raises SpecError for a recipe, implementation or loss it does not know.
+    """
+    recipe = _known("recipe", dims.recipe, tables.RECIPES)
+    how = _known("implementation", implementation, tables.IMPLEMENTATIONS)
+    _known("loss", loss, LOSSES)
+    sp = tp if sequence_parallel else 1
+    tokens = micro_batch * ceil_div(seq_len, cp)
+    shape = Shape(dims, micro_batch, ceil_div(seq_len, cp), seq_len, tokens, dtype, device, tp, sp)
+    moe = dims.num_moe_layers if num_moe_layers is None else num_moe_layers
+    total = dims.num_layers if num_layers is None else num_layers
+    counts = {kind: count for kind, count in {"dense": total - moe, "moe": moe}.items() if count}
+    layers, recomputed = _layers(
+        recipe,
+        how,
+        shape,
+        attention=attention,
+        checkpointing=checkpointing,
+        counts=counts,
+        partitions=tp if partition_checkpoints else sp,
+    )
+    outside: tuple[Line, ...] = ()
+    if recipe.rotary and how.counts_indices:
+        ids = (tables.POSITION_IDS,) if checkpointing == "full" else ()
+        outside += evaluate((*tables.ROTARY, *ids), shape)
+    if has_embedding:
+        outside += _embedding_lines(recipe, how, shape)
+    logits: tuple[Line, ...] = ()
+    if has_head:
+        outside += _head_lines(recipe, how, shape)
+        logits = loss_lines(
+            loss=loss,
+            dtype=dtype,
+            tokens=tokens,
+            chunk_tokens=tokens if chunk_tokens is None else smallest(chunk_tokens, tokens),
+            hidden_size=dims.hidden_size,
+            vocab_size=dims.vocab_size,
+            tensor_parallel=tp,
+        )
+    return ActivationEstimate(layers, recomputed, outside, logits, in_flight, checkpointing)
