@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from zerocalc.specs.job import Job
 
 ALWAYS_EXCLUDED = "CUDA context, communication buffers and allocator fragmentation (use --reserve)"
-STATES_ONLY = "activations, logits and temporaries (give --micro-batch and --seq-len with a model whose shape is known)"
+STATES_ONLY = (
+    "activations, logits and temporaries (give --micro-batch and --seq-len with a model whose shape is known)"
+)
 
 
 def phases_of(terms: Iterable[Term]) -> dict[str, int]:
@@ -54,10 +56,15 @@ def peak_of(phases: dict[str, int]) -> tuple[str, int]:
 
 
 def inapplicable(job: Job) -> str | None:
-    """Why the asked offload cannot be combined with the strategy, or None where it can."""
+    """Why the framework or the asked offload cannot be combined with the strategy, or None where they can."""
     strategy = strategy_named(job.strategy)
+    offered = framework_named(job.framework).STRATEGIES
+    if strategy.name not in offered:
+        return f"{job.framework} has no {strategy.name}; it offers {', '.join(s for s in STRATEGIES if s in offered)}"
     if job.offload.params != "none" and "params" not in strategy.offload:
-        return f"{strategy.name} keeps whole parameters on the GPU; only {_offering('params')} can offload them"
+        return (
+            f"{strategy.name} keeps whole parameters on the GPU; only {_offering('params')} can offload them"
+        )
     if job.offload.optimizer != "none" and "optimizer_states" not in strategy.offload:
         return f"{strategy.name} cannot offload optimizer states; {_offering('optimizer_states')} can"
     return None
@@ -92,7 +99,11 @@ def evaluate(job: Job) -> tuple[StrategyResult, Plan]:
     view, plan = heaviest(classes)
     gpu = _gpu_memory(view, plan)
     machine = job.machine
-    headroom = None if machine.capacity_bytes is None else machine.capacity_bytes - machine.reserve_bytes - gpu.peak_bytes
+    headroom = (
+        None
+        if machine.capacity_bytes is None
+        else machine.capacity_bytes - machine.reserve_bytes - gpu.peak_bytes
+    )
     result = StrategyResult(
         strategy=job.strategy,
         framework=job.framework,
@@ -132,7 +143,7 @@ def estimate(job: Job) -> Estimates:
 
 def excluded_of(plan: Plan) -> list[str]:
     """What the answer does not count."""
-    counted = any(term.state is None and term.name.startswith("activations") for term in plan.terms)
+    counted = any(term.name.startswith("activation") for term in plan.terms)
     return [*plan.excluded, *([] if counted else [STATES_ONLY]), ALWAYS_EXCLUDED]
 
 

@@ -11,7 +11,9 @@ from math import prod
 from typing import Literal
 
 Part = Literal["dense", "expert"]
-Kind = Literal["embedding", "position", "head", "matrix", "router", "shared_expert", "expert", "norm", "bias", "other"]
+Kind = Literal[
+    "embedding", "position", "head", "matrix", "router", "shared_expert", "expert", "norm", "bias", "other"
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,12 @@ def optimizer_lines(part: Part, optimizer: OptimizerSpec, shards: int) -> Iterat
     if not optimizer.needs_shapes or part.layout.anonymous:
         yield StateLine(
             "optimizer_states",
-            apply(state_bytes, num_params=part.num_params, bytes_per_param=optimizer.bytes_per_param, shards=shards),
+            apply(
+                state_bytes,
+                num_params=part.num_params,
+                bytes_per_param=optimizer.bytes_per_param,
+                shards=shards,
+            ),
         )
         return
     precision = optimizer.precision_row
@@ -60,7 +65,9 @@ def _kept(state: OptimizerState, tensor: Tensor) -> bool:
     return state.tensors == "all" or hidden == (state.tensors == "hidden_matrices")
 
 
-def _rule(state: OptimizerState, tensor: Tensor, precision: Any, shards: int) -> tuple[Any, Mapping[str, Any]]:
+def _rule(
+    state: OptimizerState, tensor: Tensor, precision: Any, shards: int
+) -> tuple[Any, Mapping[str, Any]]:
     """The formula for one state of one tensor, and its inputs."""
     from zerocalc.presets import resolve_dtype
 

@@ -61,6 +61,8 @@ class RankView:
     """The trained model's tensors on this rank."""
     stage: int = 0
     """Pipeline stage of the class's first rank."""
+    is_last_stage: bool = True
+    """Whether the class includes the last pipeline stage, which has the output layer."""
 
     @property
     def shape_known(self) -> bool:
@@ -116,7 +118,11 @@ def _stage_units(layout: Layout, low: int, high: int, *, first: bool, last: bool
     for unit in layout.units:
         if not unit.is_layer:
             home_is_first, home_is_last = seen == 0, seen == total
-            if (home_is_first and first) or (home_is_last and last) or (low < seen <= high and 0 < seen < total):
+            if (
+                (home_is_first and first)
+                or (home_is_last and last)
+                or (low < seen <= high and 0 < seen < total)
+            ):
                 yield unit
             continue
         begin, end = max(low, seen), min(high, seen + unit.count)
@@ -141,7 +147,10 @@ def stage_layouts(layout: Layout, parallelism: Parallelism) -> list[tuple[list[i
     if layout.anonymous:
         return [(list(range(p.pp)), _anonymous_share(layout, p))]
     if p.pp > 1 and layout.num_layers < p.pp:
-        raise UsageError(f"--pp {p.pp}: the model has only {layout.num_layers} layers", hint="give at most one stage a layer")
+        raise UsageError(
+            f"--pp {p.pp}: the model has only {layout.num_layers} layers",
+            hint="give at most one stage a layer",
+        )
     classes: dict[tuple[tuple[tuple[Tensor, ...], int], ...], tuple[list[int], Layout]] = {}
     for stage, (low, high) in enumerate(_stage_bounds(layout.num_layers, p.pp)):
         units = list(_stage_units(layout, low, high, first=stage == 0, last=stage == p.pp - 1))
@@ -162,7 +171,9 @@ def stage_layouts(layout: Layout, parallelism: Parallelism) -> list[tuple[list[i
 def _anonymous_share(layout: Layout, parallelism: Parallelism) -> Layout:
     p = parallelism
     divisors = {"dense": p.tp * p.pp, "expert": p.ep * p.etp * p.pp}
-    tensors = tuple(replace(t, shape=(ceil_div(t.shape[0], divisors[t.part]),)) for t in layout.units[0].tensors)
+    tensors = tuple(
+        replace(t, shape=(ceil_div(t.shape[0], divisors[t.part]),)) for t in layout.units[0].tensors
+    )
     return replace(layout, units=(replace(layout.units[0], tensors=tensors),))
 
 
@@ -181,6 +192,7 @@ def rank_views(job: Job) -> list[RankView]:
             parts=tuple(_parts(layout, job, strategy)) + tuple(part for parts in others for part in parts),
             layout=layout,
             stage=numbers[0],
+            is_last_stage=numbers[-1] == job.parallelism.pp - 1,
         )
         for numbers, layout in stages
     ]
@@ -207,11 +219,15 @@ def sharding_group(strategy: Strategy, parallelism: Parallelism, part: str) -> t
         )
     group = min(group, ranks)
     if ranks % group:
-        raise UsageError(f"--shard-size {group} does not divide the {ranks} ranks that hold the same parameters")
+        raise UsageError(
+            f"--shard-size {group} does not divide the {ranks} ranks that hold the same parameters"
+        )
     return group, ranks // group
 
 
-def _part(name: str, kind: str, num_params: Any, job: Job, strategy: Strategy, layout: Layout, *, trainable: bool) -> Part:
+def _part(
+    name: str, kind: str, num_params: Any, job: Job, strategy: Strategy, layout: Layout, *, trainable: bool
+) -> Part:
     ranks, replicas = sharding_group(strategy, job.parallelism, kind)
     precision = job.precision
     return Part(
@@ -276,6 +292,9 @@ def _other_parts(model: ModelSpec, job: Job, strategy: Strategy) -> list[Part]:
     _, layout = max(stage_layouts(model.layout, job.parallelism), key=lambda item: item[1].num_params)
     return [
         _part(f"{model.role}:{model.name}", kind, total, job, strategy, _only(layout, kind), trainable=False)
-        for kind, total in (("dense", layout.num_part_params("dense")), ("expert", layout.num_part_params("expert")))
+        for kind, total in (
+            ("dense", layout.num_part_params("dense")),
+            ("expert", layout.num_part_params("expert")),
+        )
         if total
     ]

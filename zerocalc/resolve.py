@@ -30,13 +30,13 @@ from zerocalc.strategies import strategy_named
 from zerocalc.units import BYTE_UNITS, ceil, dtype_bytes, parse_count, parse_dtype, parse_ratio, parse_size
 
 if TYPE_CHECKING:
-    from zerocalc.preset_rows import Gpu
+    from zerocalc.presets import Gpu
 
 WORDS = frozenset(
     "model gpus dp tp pp cp ep etp gpus_per_node shard_size gpu node host_memory nvme_memory reserve precision "
     "optimizer k param_dtype grad_dtype reduce_dtype trainable frozen_dtype lora_rank lora_targets also "
     "offload_optimizer offload_params micro_batch seq_len grad_accum checkpointing attention sequence_parallel "
-    "expert_params strategy framework mfu tokens loss".split()
+    "expert_params strategy framework mfu tokens".split()
 )
 """Every word a job can be told by; flags have hyphens for underscores."""
 
@@ -65,7 +65,9 @@ class Givens:
     def where(self, word: str) -> str:
         """How to point the user at a word: the flag, or the file and key."""
         origin = self.origin(word, default="flag")
-        return f"--{word.replace('_', '-')}" if origin in {"flag", "argument"} else origin.removeprefix("file:")
+        return (
+            f"--{word.replace('_', '-')}" if origin in {"flag", "argument"} else origin.removeprefix("file:")
+        )
 
     def text(self, word: str, default: str | None = None) -> str | None:
         """A word's value as text; empty text is refused."""
@@ -142,7 +144,9 @@ def _job(g: Givens, settings: Mapping[str, Given], default_gpus: int | None) -> 
 
 _PLAIN_ORIGINS = {
     **{word: word for word in ("tp", "pp", "cp", "ep", "etp", "strategy", "framework")},
-    **{word: word for word in ("offload_optimizer", "offload_params", "micro_batch", "seq_len", "grad_accum")},
+    **{
+        word: word for word in ("offload_optimizer", "offload_params", "micro_batch", "seq_len", "grad_accum")
+    },
     **{word: word for word in ("checkpointing", "attention", "sequence_parallel")},
     "sharding_group_size": "shard_size",
 }
@@ -160,7 +164,9 @@ def _tier(g: Givens, word: str) -> Any:
     return _choice(g, word, ("none", "cpu", "nvme"), "none")
 
 
-def _choice(g: Givens, word: str, allowed: tuple[str, ...], default: str, aliases: Mapping[str, str] | None = None) -> Any:
+def _choice(
+    g: Givens, word: str, allowed: tuple[str, ...], default: str, aliases: Mapping[str, str] | None = None
+) -> Any:
     text = (g.text(word, default) or default).lower()
     text = (aliases or {}).get(text, text)
     if text not in allowed:
@@ -200,7 +206,9 @@ def _precision_and_optimizer(g: Givens) -> tuple[Precision, OptimizerSpec]:
         return precision, OptimizerSpec(name=optimizer_row.id, bytes_per_param=k)
     g.origins["optimizer_bytes_per_param"] = f"preset:{optimizer_row.id} under preset:{row.id}"
     k = optimizer_bytes_per_param(optimizer_row, row)
-    return precision, OptimizerSpec(name=optimizer_row.id, bytes_per_param=k, row=optimizer_row, precision_row=row)
+    return precision, OptimizerSpec(
+        name=optimizer_row.id, bytes_per_param=k, row=optimizer_row, precision_row=row
+    )
 
 
 def _parallelism(g: Givens, per_node: int | None, default_gpus: int | None) -> Parallelism:
@@ -214,14 +222,15 @@ def _parallelism(g: Givens, per_node: int | None, default_gpus: int | None) -> P
         )
     if world is None:
         if dp is None and default_gpus is None:
-            raise UsageError("how many GPUs?", hint="give -n/--gpus (all of them) or --dp (the data-parallel degree)")
+            raise UsageError(
+                "how many GPUs?", hint="give -n/--gpus (all of them) or --dp (the data-parallel degree)"
+            )
         world = (dp or default_gpus or 1) * around
     g.note("world_size", "gpus" if "gpus" in g else "dp")
     given_per_node = g.count("gpus_per_node", maximum=MAX_RANKS)
     if given_per_node is not None or "gpus_per_node" not in g.origins:
         g.note("gpus_per_node", "gpus_per_node")
-    parallelism = _built(
-        Parallelism,
+    parallelism = Parallelism(
         world_size=world,
         **degrees,
         gpus_per_node=given_per_node or per_node,
@@ -229,13 +238,6 @@ def _parallelism(g: Givens, per_node: int | None, default_gpus: int | None) -> P
     )
     check_parallelism(parallelism)
     return parallelism
-
-
-def _built(kind: type[Any], **values: Any) -> Any:
-    try:
-        return kind(**values)
-    except ValidationError as error:
-        raise _spec_error(error) from error
 
 
 def _workload(g: Givens, model: ModelSpec) -> Workload:
@@ -249,9 +251,13 @@ def _workload(g: Givens, model: ModelSpec) -> Workload:
     )
     if (work.micro_batch is None) != (work.seq_len is None):
         missing = "seq_len" if work.seq_len is None else "micro_batch"
-        g.warnings.append(f"activations need both --micro-batch and --seq-len; --{missing.replace('_', '-')} is missing")
+        g.warnings.append(
+            f"activations need both --micro-batch and --seq-len; --{missing.replace('_', '-')} is missing"
+        )
     elif work.micro_batch is not None and model.layout.anonymous:
-        g.warnings.append("activations need the model's shape, not just a count: name a preset or give a config.json")
+        g.warnings.append(
+            "activations need the model's shape, not just a count: name a preset or give a config.json"
+        )
     return work
 
 
@@ -279,8 +285,13 @@ def _machine(g: Givens, *, states_only: bool) -> tuple[Machine, int | None]:
         for path in ("gpus_per_node", "host_memory_bytes", "nvme_memory_bytes"):
             g.origins[path] = node.origin
     sizes = {}
-    for word, from_node in (("host_memory", node and node.host_memory_bytes), ("nvme_memory", node and node.nvme_bytes)):
-        sizes[f"{word}_bytes"] = parse_size(g.text(word) or "", name=g.where(word)) if word in g else from_node
+    for word, from_node in (
+        ("host_memory", node and node.host_memory_bytes),
+        ("nvme_memory", node and node.nvme_bytes),
+    ):
+        sizes[f"{word}_bytes"] = (
+            parse_size(g.text(word) or "", name=g.where(word)) if word in g else from_node
+        )
         if word in g:
             g.note(f"{word}_bytes", word)
     g.note("gpu", "gpu", default=node.origin if node else "default")

@@ -11,7 +11,7 @@ from zerocalc.specs.job import ModelSpec
 from zerocalc.units import MAX_PARAMS, ceil, parse_count, parse_ratio
 
 if TYPE_CHECKING:
-    from zerocalc.layout import Architecture
+    from zerocalc.layout import Architecture, Layout
     from zerocalc.resolve import Givens
 
 ROLES = ("frozen", "reference", "reward", "teacher")
@@ -23,7 +23,9 @@ def resolve_models(g: Givens) -> tuple[ModelSpec, tuple[ModelSpec, ...]]:
     """The trained model and those held beside it."""
     text = g.text("model")
     if text is None:
-        raise UsageError("which model?", hint="give a count (70b), a preset (llama-3-8b) or a path (./config.json)")
+        raise UsageError(
+            "which model?", hint="give a count (70b), a preset (llama-3-8b) or a path (./config.json)"
+        )
     model = _trained(g, text)
     return model, tuple(_held(g, str(item)) for item in g.raw("also") or ())
 
@@ -36,9 +38,13 @@ def _trained(g: Givens, text: str) -> ModelSpec:
         num_params = _count(g, text)
         experts = g.count("expert_params", 0, minimum=0)
         if experts > num_params:
-            raise SpecError(f"{g.where('expert_params')}: {experts:,} is more than the model's {num_params:,}")
+            raise SpecError(
+                f"{g.where('expert_params')}: {experts:,} is more than the model's {num_params:,}"
+            )
     elif "expert_params" in g:
-        raise UsageError(f"{g.where('expert_params')} goes with a bare count; {text} already says which are experts")
+        raise UsageError(
+            f"{g.where('expert_params')} goes with a bare count; {text} already says which are experts"
+        )
     else:
         num_params, experts = architecture.layout.num_params, 0
     adapter = _adapter(g, architecture)
@@ -62,7 +68,9 @@ def _check_size(num_params: int, text: str) -> None:
 
 
 def _count(g: Givens, text: str) -> int:
-    return parse_count(text, name="MODEL" if g.origin("model", default="flag") == "flag" else g.where("model"))
+    return parse_count(
+        text, name="MODEL" if g.origin("model", default="flag") == "flag" else g.where("model")
+    )
 
 
 def is_path(text: str) -> bool:
@@ -81,11 +89,13 @@ def architecture_named(g: Givens, text: str) -> tuple[Architecture | None, str |
     if shape := _SHAPE.fullmatch(text):
         from zerocalc.architectures.paper_transformer import paper_transformer
 
-        return paper_transformer(int(shape["layers"]), int(shape["hidden"])), "12·layers·hidden² as the papers count"
+        return paper_transformer(
+            int(shape["layers"]), int(shape["hidden"])
+        ), "12·layers·hidden² as the papers count"
     return _from_preset(g, text)
 
 
-def _from_preset(g: Givens, text: str) -> tuple[Architecture, str]:
+def _from_preset(g: Givens, text: str) -> tuple[Architecture | None, str]:
     from zerocalc.architectures import architecture
     from zerocalc.presets import load_model
 
@@ -98,6 +108,8 @@ def _from_preset(g: Givens, text: str) -> tuple[Architecture, str]:
         raise UnknownNameError(error.message, hint=hint) from None
     if preset.assumption:
         g.assumptions.append(preset.assumption)
+    if preset.config is None:
+        return None, preset.origin
     return architecture(preset.config, origin=preset.id), preset.origin
 
 
@@ -107,7 +119,10 @@ def _from_path(path: Path) -> Architecture:
     from zerocalc.readers.safetensors import read_layout
 
     if not path.exists():
-        raise FileError(f"{path}: no such file or folder", hint="a config.json, a .safetensors file, or a folder with either")
+        raise FileError(
+            f"{path}: no such file or folder",
+            hint="a config.json, a .safetensors file, or a folder with either",
+        )
     if path.suffix == ".safetensors" or (path.is_dir() and not (path / "config.json").exists()):
         return read_layout(path)
     return architecture(read_config(path), origin=str(path))
@@ -127,7 +142,7 @@ def _trainable(g: Givens, num_params: int) -> int | None:
     return int(ceil(percent * num_params / 100))
 
 
-def _adapter(g: Givens, architecture: Architecture | None) -> object | None:
+def _adapter(g: Givens, architecture: Architecture | None) -> Layout | None:
     """LoRA's adapter tensors, when a rank is given."""
     rank = g.count("lora_rank", maximum=10**6)
     if rank is None:
@@ -135,13 +150,20 @@ def _adapter(g: Givens, architecture: Architecture | None) -> object | None:
             raise UsageError(f"{g.where('lora_targets')} needs --lora-rank")
         return None
     if architecture is None:
-        raise UsageError(f"{g.where('lora_rank')} needs the model's shape", hint="name a preset or give a config.json")
+        raise UsageError(
+            f"{g.where('lora_rank')} needs the model's shape", hint="name a preset or give a config.json"
+        )
     if "trainable" in g:
-        raise UsageError(f"{g.where('lora_rank')} and {g.where('trainable')} both say what is trained", hint="give one of them")
+        raise UsageError(
+            f"{g.where('lora_rank')} and {g.where('trainable')} both say what is trained",
+            hint="give one of them",
+        )
     from zerocalc.architectures import lora_layout
 
     raw = g.raw("lora_targets") or "all-linear"
-    targets = [item.strip() for item in raw.split(",")] if isinstance(raw, str) else [str(item) for item in raw]
+    targets = (
+        [item.strip() for item in raw.split(",")] if isinstance(raw, str) else [str(item) for item in raw]
+    )
     return lora_layout(architecture.layout, rank=rank, targets=targets)
 
 

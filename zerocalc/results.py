@@ -16,8 +16,6 @@ from zerocalc._version import __version__
 SCHEMA_VERSION = "0.1"
 
 
-
-
 @dataclass(frozen=True, kw_only=True)
 class Tool:
     """Who answered."""

@@ -9,7 +9,7 @@ import math
 import re
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Any
+from typing import TypeVar
 
 from zerocalc.errors import SpecError
 
@@ -34,22 +34,25 @@ DTYPE_ALIASES = {
 _NUMBER = re.compile(r"(?P<digits>[0-9][0-9_,]*(?:\.[0-9_]+)?|\.[0-9]+)(?P<exponent>[eE][+-]?[0-9]{1,4})?")
 
 
-def ceil_div(total: Any, parts: Any) -> Any:
+Number = TypeVar("Number", int, float)
+
+
+def ceil_div(total: int, parts: int) -> int:
     """Smallest whole number of elements such that `parts` of them cover `total`; integers or integer arrays."""
     return -(-total // parts)
 
 
-def ceil(value: Any) -> Any:
+def ceil(value: int | Fraction) -> int:
     """Round up to a whole number; integers and integer arrays pass through unchanged."""
-    return math.ceil(value) if isinstance(value, (Fraction, float, Decimal)) else value
+    return value if not isinstance(value, Fraction) else math.ceil(value)
 
 
-def smallest(a: Any, b: Any) -> Any:
+def smallest(a: Number, b: Number) -> Number:
     """The smaller of two numbers, element by element for arrays."""
     return a * (a <= b) + b * (a > b)
 
 
-def largest(a: Any, b: Any) -> Any:
+def largest(a: Number, b: Number) -> Number:
     """The larger of two numbers, element by element for arrays."""
     return a * (a >= b) + b * (a < b)
 

@@ -96,6 +96,48 @@ class Grouped:
         return " + ".join(f"{count} * ({applied.substituted()})" for count, applied in self.groups) or "0"
 
 
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """A sum of named parts, each `count` times what one formula gave; parts may follow different formulas."""
+
+    parts: tuple[tuple[str, Any, Applied], ...]
+
+    @property
+    def value(self) -> Any:
+        """The sum over all parts."""
+        return sum(count * applied.value for _, count, applied in self.parts)
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """Each part's name, count, formula and inputs, in order."""
+        return {
+            "parts": [
+                {
+                    "name": name,
+                    "count": count,
+                    "bytes": applied.value,
+                    "formula": applied.expression,
+                    **applied.inputs,
+                }
+                for name, count, applied in self.parts
+            ]
+        }
+
+    @property
+    def expression(self) -> str:
+        """The sum as text; each part carries its own formula."""
+        return "sum(count * bytes for parts)"
+
+    @property
+    def source(self) -> str:
+        """The first part's citation key."""
+        return self.parts[0][2].source
+
+    def substituted(self) -> str:
+        """One summand per part."""
+        return " + ".join(f"{count} * {applied.value:,}" for _, count, applied in self.parts)
+
+
 def apply(function: Callable[..., Any], /, **inputs: Any) -> Applied:
     """Evaluate a registered formula and keep what went in."""
     return Applied(REGISTRY[function], inputs, function(**inputs))
@@ -107,7 +149,9 @@ def apply_grouped(function: Callable[..., Any], groups: Iterable[tuple[int, Mapp
     for count, inputs in groups:
         key = tuple(inputs.items())
         merged[key] = merged.get(key, 0) + count
-    return Grouped(REGISTRY[function], tuple((count, apply(function, **dict(key))) for key, count in merged.items()))
+    return Grouped(
+        REGISTRY[function], tuple((count, apply(function, **dict(key))) for key, count in merged.items())
+    )
 
 
 @cache
@@ -140,7 +184,9 @@ class _Substitute(ast.NodeTransformer):
         if node.id not in self._inputs:
             return node
         value = self._inputs[node.id]
-        text = f"{value:,}" if isinstance(value, int) else str(value if not _is_ratio(value) else float(value))
+        text = (
+            f"{value:,}" if isinstance(value, int) else str(value if not _is_ratio(value) else float(value))
+        )
         return ast.Name(id=text)
 
 

@@ -27,6 +27,6 @@ def gathered_bytes(*, unit_params: int, param_bytes: int | Fraction, grad_bytes:
 
 
 @formula(symbol="Φ", unit="byte", source="zero-stages")
-def floor_line_bytes(*, num_params: int, param_bytes: int, model_parallel: int) -> int:
-    """Bytes of whole 16-bit parameters on one GPU, which neither ZeRO-1 nor ZeRO-2 can shrink."""
-    return param_bytes * ceil_div(num_params, model_parallel)
+def floor_line_bytes(*, num_params: int, param_bytes: int | Fraction, model_parallel: int) -> int:
+    """Bytes of whole parameters on one GPU, which neither ZeRO-1 nor ZeRO-2 can shrink."""
+    return ceil(param_bytes * ceil_div(num_params, model_parallel))

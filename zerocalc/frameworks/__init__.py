@@ -30,6 +30,8 @@ class FrameworkModule(Protocol):
     """What every framework module offers."""
 
     SETTINGS: Sequence[Setting]
+    STRATEGIES: frozenset[str]
+    """The strategies it can do; the others are rows with the reason."""
     plan: Callable[[RankView], Plan]
 
 

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+from zerocalc import strategies
+from zerocalc.activation_terms import ActivationEstimate
 from zerocalc.formulas.communication import all_reduce_sent_bytes, leg_sent_bytes, padded_bytes
 from zerocalc.formulas.registry import Applied, apply
 from zerocalc.formulas.states import gathered_bytes, state_bytes
+from zerocalc.frameworks.activations import ACTIVATION_SETTINGS, activation_terms_of, estimate_activations
 from zerocalc.frameworks.settings import Setting, resolve_settings
 from zerocalc.frameworks.terms import (
     ALWAYS,
@@ -26,6 +29,7 @@ from zerocalc.rank import Part, RankView
 from zerocalc.strategies import LEGS, Pass, State
 from zerocalc.units import DTYPE_BITS, dtype_bytes
 
+STRATEGIES = frozenset(strategies.STRATEGIES)
 _ZEROPP = frozenset({"zeropp"})
 _SHARDED_PARAMS = frozenset({"zero3", "hsdp", "mics", "zeropp"})
 
@@ -41,9 +45,15 @@ SETTINGS = (
         doc="elements that share one fp32 scale when quantised",
     ),
     Setting(
-        name="working_memory", kind="str", default="unit", choices=("unit", "operator"), strategies=_SHARDED_PARAMS,
-        doc="what is gathered at once: the largest unit (a layer), or the largest operator as ZeRO-Infinity counts",
+        name="working_memory", kind="str", default=None, choices=("unit", "operator"), strategies=_SHARDED_PARAMS,
+        doc="what is gathered at once: the largest unit (a layer; default), or the largest operator as ZeRO-Infinity "
+        "counts (default once parameters are offloaded)",
     ),
+    Setting(
+        name="constant_buffer", kind="int", default=0,
+        doc="ZeRO-R CB: elements of the fused fp32 buffer, whatever the model's size",
+    ),
+    *ACTIVATION_SETTINGS,
 )  # fmt: skip
 
 
@@ -58,6 +68,10 @@ def plan(view: RankView) -> Plan:
         answer.terms += _secondary_params(view, part, settings)
         answer.collectives += _collectives(view, part, settings)
     answer.terms += _working_memory(view, settings)
+    answer.terms += _constant_buffer(settings)
+    if (activations := estimate_activations(view, settings)) is not None:
+        answer.terms += activation_terms_of(activations, settings)
+        _partitioned_checkpoints(view, answer, activations, settings)
     answer.traffic += _traffic(view, answer.terms)
     _say(view, answer, settings)
     return answer
@@ -94,7 +108,9 @@ def _flat(view: RankView, part: Part, state: State, per_param: Any) -> Applied:
     return apply(state_bytes, num_params=part.num_params, bytes_per_param=per_param, shards=shards)
 
 
-def _state_term(view: RankView, part: Part, state: State, phases: tuple[str, ...], name: str, amount: Evaluated) -> Term:
+def _state_term(
+    view: RankView, part: Part, state: State, phases: tuple[str, ...], name: str, amount: Evaluated
+) -> Term:
     return Term(
         name=name,
         state=state,
@@ -118,7 +134,9 @@ def _secondary_params(view: RankView, part: Part, settings: dict[str, Any]) -> I
         part=part.name,
         phases=ALWAYS,
         sharded_over=shards,
-        amount=apply(state_bytes, num_params=part.num_params, bytes_per_param=part.param_bytes, shards=shards),
+        amount=apply(
+            state_bytes, num_params=part.num_params, bytes_per_param=part.param_bytes, shards=shards
+        ),
     )
 
 
@@ -129,7 +147,8 @@ def _working_memory(view: RankView, settings: dict[str, Any]) -> Iterator[Term]:
     part = view.parts[0]
     if part.shard_ranks == 1 and tier_of(view, "params") == "gpu":
         return
-    by_operator = settings["working_memory"] == "operator"
+    offloaded = view.job.offload.params != "none"
+    by_operator = (settings["working_memory"] or ("operator" if offloaded else "unit")) == "operator"
     unit_params = view.layout.largest_tensor.numel if by_operator else view.layout.largest_unit
     trained = any(p.trainable and p.name in {"dense", "expert"} for p in view.parts)
     yield Term(
@@ -142,6 +161,39 @@ def _working_memory(view: RankView, settings: dict[str, Any]) -> Iterator[Term]:
             grad_bytes=part.grad_bytes if trained else 0,
         ),
     )
+
+
+def _constant_buffer(settings: dict[str, Any]) -> Iterator[Term]:
+    """ZeRO-R CB: a fused buffer that does not grow with the model."""
+    if settings["constant_buffer"]:
+        amount = apply(state_bytes, num_params=settings["constant_buffer"], bytes_per_param=4, shards=1)
+        yield Term(name="constant_buffer", phases=ALWAYS, amount=amount)
+
+
+def _partitioned_checkpoints(
+    view: RankView, answer: Plan, activations: ActivationEstimate, settings: dict[str, Any]
+) -> None:
+    """ZeRO-R: what Pa gathers among tensor-parallel ranks, and what Pa+cpu moves over PCIe, each checkpoint once."""
+    kept = [(layer.count, line.applied) for layer in activations.layers for line in layer.lines]
+    if activations.checkpointing != "full" or not kept:
+        return
+    tp, accum = view.job.parallelism.tp, view.job.workload.grad_accum
+    shard = int(kept[0][1].value)
+    layers = sum(count for count, _ in kept)
+    if settings["partition_activations"] and tp > 1:
+        full = apply(padded_bytes, num_params=shard * tp, element_bytes=1, ranks=tp)
+        sent = apply(leg_sent_bytes, count=layers * accum, full_bytes=full.value, ranks=tp)
+        answer.collectives.append(
+            Collective(
+                op="all_gather", tensor="activations", dtype=view.job.precision.param_dtype, group_size=tp,
+                count=layers * accum, full=full, sent=sent, phase="backward", group="tensor_parallel",
+            )
+        )  # fmt: skip
+    if settings["cpu_checkpointing"]:
+        for direction in ("to_host", "from_host"):
+            answer.traffic.append(
+                _move("host", direction, "activation_checkpoints", shard * layers, 1, 1, accum)
+            )
 
 
 def _active(view: RankView, settings: dict[str, Any]) -> Iterator[Pass]:
@@ -214,7 +266,9 @@ def _volume(view: RankView, part: Part, row: Pass, count: int, shards: int) -> F
 def _fits_node(view: RankView, row: Pass, size: int) -> bool:
     """Whether a pass stays inside one node: its ranks are neighbours and no more than the node has."""
     per_node = view.job.parallelism.gpus_per_node
-    return per_node is not None and row.group != "replica" and row.group != "across_nodes" and size <= per_node
+    return (
+        per_node is not None and row.group != "replica" and row.group != "across_nodes" and size <= per_node
+    )
 
 
 def _traffic(view: RankView, terms: list[Term]) -> Iterator[Traffic]:
@@ -222,15 +276,23 @@ def _traffic(view: RankView, terms: list[Term]) -> Iterator[Traffic]:
     accum = view.job.workload.grad_accum
     loads = (3 if view.job.workload.checkpointing == "full" else 2) * accum
     for part in view.parts:
-        here = {term.state: term for term in terms if term.part == part.name and term.name != "secondary_params"}
+        here = {
+            term.state: term for term in terms if term.part == part.name and term.name != "secondary_params"
+        }
         yield from _optimizer_traffic(view, part, here, accum)
         params = here["params"]
         if params.tier != "gpu":
-            yield _move("host", "from_host", "params", part.num_params, part.param_bytes, part.shard_ranks, loads)
+            yield _move(
+                "host", "from_host", "params", part.num_params, part.param_bytes, part.shard_ranks, loads
+            )
             if params.tier == "nvme":
-                yield _move("nvme", "read", "params", part.num_params, part.param_bytes, part.shard_ranks, loads)
+                yield _move(
+                    "nvme", "read", "params", part.num_params, part.param_bytes, part.shard_ranks, loads
+                )
                 if part.trainable:
-                    yield _move("nvme", "write", "params", part.num_params, part.param_bytes, part.shard_ranks, 1)
+                    yield _move(
+                        "nvme", "write", "params", part.num_params, part.param_bytes, part.shard_ranks, 1
+                    )
 
 
 def _optimizer_traffic(view: RankView, part: Part, here: dict[Any, Term], accum: int) -> Iterator[Traffic]:
@@ -251,7 +313,9 @@ def _optimizer_traffic(view: RankView, part: Part, here: dict[Any, Term], accum:
                 yield _move("nvme", direction, "grads", part.num_params, part.grad_bytes, shards, times)
 
 
-def _move(link: Any, direction: Any, name: str, num_params: Any, per_param: Any, shards: Any, times: int) -> Traffic:
+def _move(
+    link: Any, direction: Any, name: str, num_params: Any, per_param: Any, shards: Any, times: int
+) -> Traffic:
     amount = apply(state_bytes, num_params=num_params, bytes_per_param=per_param * times, shards=shards)
     return Traffic(link=link, direction=direction, name=name, amount=amount)
 
@@ -260,17 +324,29 @@ def _say(view: RankView, answer: Plan, settings: dict[str, Any]) -> None:
     """What was assumed, what is not counted."""
     parallelism = view.job.parallelism
     if "params" in view.strategy.shards and not view.shape_known:
-        answer.excluded.append("gathered working memory of sharded parameters (needs tensor shapes, not just a count)")
+        answer.excluded.append(
+            "gathered working memory of sharded parameters (needs tensor shapes, not just a count)"
+        )
     for part in view.parts:
         if view.strategy.shards and part.shard_ranks == 1 and ":" not in part.name:
             answer.warnings.append(
                 f"{view.strategy.name} over a group of one: the {part.name} states of "
                 f"{parallelism.world_size} GPU(s) are not sharded"
             )
+    if (gathered := next((t for t in answer.terms if t.name.startswith("gathered_")), None)) is not None:
+        what = "operator (ZeRO-Infinity's MSWM)" if gathered.name == "gathered_operator" else "unit"
+        answer.assumptions.append(f"gathered working memory is the largest {what}, parameters and gradients")
+    if any(term.name.startswith("activation") for term in answer.terms):
+        answer.assumptions.append(
+            f"activations of {settings['activations']} kernels with {view.job.workload.attention} attention on "
+            f"{settings['activation_device']}, loss {settings['loss']} (--set activations=, activation_device=, loss=)"
+        )
     if view.strategy.name in _ZEROPP:
         answer.assumptions.append(
             f"ZeRO++: hpz = {settings['hpz']}, one fp32 scale per {settings['quant_block']} elements "
             "(the paper prints no block size)"
         )
         if settings["hpz"] > 1 and view.parts[0].shard_ranks % settings["hpz"]:
-            answer.warnings.append(f"hpz = {settings['hpz']} does not divide {view.parts[0].shard_ranks} ranks")
+            answer.warnings.append(
+                f"hpz = {settings['hpz']} does not divide {view.parts[0].shard_ranks} ranks"
+            )

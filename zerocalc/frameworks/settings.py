@@ -79,5 +79,7 @@ def resolve_settings(
         row = by_name[name]
         values[name] = parse_setting(row, value)
         if row.strategies and strategy not in row.strategies:
-            warnings.append(f"{name} has no effect under {strategy}: it acts in {', '.join(sorted(row.strategies))}")
+            warnings.append(
+                f"{name} has no effect under {strategy}: it acts in {', '.join(sorted(row.strategies))}"
+            )
     return values, warnings

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerocalc.errors import UsageError
-from zerocalc.evaluate import evaluate, excluded_of, inapplicable, rank_views, request_of
+from zerocalc.evaluate import evaluate, excluded_of, inapplicable, request_of
 from zerocalc.formulas.states import floor_line_bytes
+from zerocalc.rank import rank_views
 from zerocalc.results import DividingLine, Estimates, OffloadResult, StrategyResult
 from zerocalc.questions.solve import smallest_degree
 from zerocalc.strategies import COMPARED
@@ -72,13 +73,16 @@ def dividing_line(job: Job) -> DividingLine | None:
         return None
     room = job.machine.capacity_bytes - job.machine.reserve_bytes
     whole = max(
-        sum(floor_line_bytes(num_params=p.num_params, param_bytes=p.param_bytes, model_parallel=1) for p in view.parts)
+        sum(
+            floor_line_bytes(num_params=p.num_params, param_bytes=p.param_bytes, model_parallel=1)
+            for p in view.parts
+        )
         for view in rank_views(job.model_copy(update={"strategy": "zero2"}))
     )
-    fits = whole <= room
+    fits = bool(whole <= room)
     zero2 = job.model_copy(update={"strategy": "zero2", "offload": type(job.offload)(), "settings": {}})
     return DividingLine(
-        whole_params_bytes=int(whole),
+        whole_params_bytes=whole,
         capacity_bytes=room,
         whole_params_fit=fits,
         zero2_min_data_parallel_size=smallest_degree(zero2) if fits else None,

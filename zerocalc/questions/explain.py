@@ -21,7 +21,11 @@ _ORIGIN_OF_INPUT = {
     "num_params": ("num_params",),
     "count": ("grad_accum",),
 }
-_BYTES_OF_STATE = {"params": "param_dtype", "grads": "grad_dtype", "optimizer_states": "optimizer_bytes_per_param"}
+_BYTES_OF_STATE = {
+    "params": "param_dtype",
+    "grads": "grad_dtype",
+    "optimizer_states": "optimizer_bytes_per_param",
+}
 
 
 def _state(*names: str) -> Callable[[Term], bool]:
@@ -58,25 +62,29 @@ def explain(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) ->
     variants = [variant for variant in variants if not inapplicable(variant)] or variants[:1]
     lines: list[ExplainedLine] = []
     totals: dict[str, Any] = {}
-    said: dict[str, dict[str, None]] = {"assumptions": {}, "excluded": {}, "warnings": {}}
+    assumptions, excluded, warnings = list(job.assumptions), list[str](), list(job.warnings)
     for variant in variants:
         result, plan = evaluate(variant)
         mine = list(_lines(variant, plan, result, wanted))
         lines += mine
         totals[variant.strategy] = sum(line.value for line in mine)
-        said["assumptions"].update(dict.fromkeys([*job.assumptions, *plan.assumptions]))
-        said["excluded"].update(dict.fromkeys(excluded_of(plan)))
-        said["warnings"].update(dict.fromkeys([*job.warnings, *plan.warnings]))
+        assumptions += plan.assumptions
+        excluded += excluded_of(plan)
+        warnings += plan.warnings
     if not lines and wanted not in QUANTITIES:
         names = sorted({term.name for variant in variants for term in heaviest(plans(variant))[1].terms})
-        raise unknown_name("quantity", quantity, [*QUANTITIES, *_ALIASES, *names], hint=f"one of {', '.join(QUANTITIES)}")
+        raise unknown_name(
+            "quantity", quantity, [*QUANTITIES, *_ALIASES, *names], hint=f"one of {', '.join(QUANTITIES)}"
+        )
     return Explanation(
         kind="explain",
         quantity=wanted,
         request=request_of(job),
         lines=lines,
         totals=totals,
-        **{name: list(sentences) for name, sentences in said.items()},
+        assumptions=list(dict.fromkeys(assumptions)),
+        excluded=list(dict.fromkeys(excluded)),
+        warnings=list(dict.fromkeys(warnings)),
     )
 
 
@@ -86,7 +94,7 @@ def _lines(job: Job, plan: Plan, result: StrategyResult, wanted: str) -> Iterato
     elif wanted == "links":
         yield from (_traffic_line(job, row) for row in plan.traffic)
     else:
-        chosen = _TERMS.get(wanted, lambda term: term.name == wanted)
+        chosen = _TERMS.get(wanted) or _named(wanted)
         assert result.memory is not None
         for term in plan.terms:
             live = wanted != "peak" or result.memory.gpu.peak_phase in term.phases
@@ -94,20 +102,37 @@ def _lines(job: Job, plan: Plan, result: StrategyResult, wanted: str) -> Iterato
                 yield _term_line(job, term)
 
 
+def _named(name: str) -> Callable[[Term], bool]:
+    return lambda term: term.name == name
+
+
 def _term_line(job: Job, term: Term) -> ExplainedLine:
-    return _line(job, term.amount, name=term.name, part=term.part, tier=term.tier, state=term.state, phases=term.phases)
+    return _line(
+        job, term.amount, name=term.name, part=term.part, tier=term.tier, state=term.state, phases=term.phases
+    )
 
 
 def _collective_line(job: Job, row: Collective) -> ExplainedLine:
-    return _line(job, row.sent, name=f"{row.op}({row.tensor})", part=row.part, tier="wire", phases=(row.phase,))
+    return _line(
+        job, row.sent, name=f"{row.op}({row.tensor})", part=row.part, tier="wire", phases=(row.phase,)
+    )
 
 
 def _traffic_line(job: Job, row: Traffic) -> ExplainedLine:
-    return _line(job, row.amount, name=f"{row.direction}({row.name})", part="dense", tier=row.link, state=row.name)
+    return _line(
+        job, row.amount, name=f"{row.direction}({row.name})", part="dense", tier=row.link, state=row.name
+    )
 
 
 def _line(
-    job: Job, amount: Evaluated, *, name: str, part: str, tier: str, state: str | None = None, phases: Sequence[str] = ()
+    job: Job,
+    amount: Evaluated,
+    *,
+    name: str,
+    part: str,
+    tier: str,
+    state: str | None = None,
+    phases: Sequence[str] = (),
 ) -> ExplainedLine:
     source = SOURCES[amount.source]
     return ExplainedLine(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerocalc.errors import SpecError, UsageError
 from zerocalc.evaluate import evaluate, excluded_of, inapplicable, peak_bytes, request_of
-from zerocalc.results import Solution, SolveAnswer
+from zerocalc.results import Solution, SolveAnswer, StrategyResult
 from zerocalc.specs.types import MAX_RANKS
 from zerocalc.strategies import COMPARED
 from zerocalc.units import MAX_PARAMS
@@ -39,7 +39,9 @@ def smallest_true(holds: Callable[[int], bool], *, low: int, high: int) -> int |
 def room_of(job: Job) -> int:
     """Bytes that the job may use on one GPU. Raises UsageError when no GPU is given."""
     if job.machine.capacity_bytes is None:
-        raise UsageError("solve needs the GPU's memory", hint="give --gpu, like --gpu a100-80gb or --gpu 80GB")
+        raise UsageError(
+            "solve needs the GPU's memory", hint="give --gpu, like --gpu a100-80gb or --gpu 80GB"
+        )
     return job.machine.capacity_bytes - job.machine.reserve_bytes
 
 
@@ -95,7 +97,9 @@ def _solve_gpus(job: Job) -> SolveAnswer:
     return _answer(job, value, solved, data_parallel_size=degree)
 
 
-def _answer(job: Job, value: int | None, solved: Job | None, *, data_parallel_size: int | None = None) -> SolveAnswer:
+def _answer(
+    job: Job, value: int | None, solved: Job | None, *, data_parallel_size: int | None = None
+) -> SolveAnswer:
     result, _ = evaluate(solved or job)
     assert result.memory is not None
     return SolveAnswer(
@@ -154,27 +158,26 @@ def _solved(variant: Job, solver: Callable[[Job], SolveAnswer]) -> SolveAnswer:
 
 def _cheapest(variants: list[Job]) -> SolveAnswer:
     """Of the strategies that fit, the one that sends fewest bytes; of equals, the one that shards least."""
-    fitting = []
-    tightest = None
-    for variant in variants:
-        if inapplicable(variant):
-            continue
-        result, _ = evaluate(variant)
-        assert result.memory is not None
-        assert result.communication is not None
-        if tightest is None or result.memory.gpu.peak_bytes < tightest.memory.gpu.peak_bytes:
-            tightest = result
-        if result.fits:
-            fitting.append((result.communication.sent_bytes_per_rank, result))
+    evaluated = [_measured(evaluate(variant)[0]) for variant in variants if not inapplicable(variant)]
+    if not evaluated:
+        return SolveAnswer(strategy="none", value=None, binding=None, reason="no strategy can do this")
+    _, peak, closest = min(evaluated, key=lambda item: item[1])
+    fitting = [item for item in evaluated if item[2].fits]
     if not fitting:
-        short = "no strategy can do this" if tightest is None else f"no strategy fits; closest is {tightest.strategy}"
-        return SolveAnswer(strategy="none", value=None, binding=tightest and tightest.binding, reason=short)
-    _, best = min(fitting, key=lambda item: item[0])
-    assert best.memory is not None
+        reason = f"no strategy fits; the closest is {closest.strategy} with {peak:,} bytes"
+        return SolveAnswer(strategy="none", value=None, binding=closest.binding, reason=reason)
+    _, peak, best = min(fitting, key=lambda item: item[0])
     return SolveAnswer(
         strategy=best.strategy,
         value=best.strategy,
         binding=best.binding,
-        peak_bytes=best.memory.gpu.peak_bytes,
+        peak_bytes=peak,
         headroom_bytes=best.headroom_bytes,
     )
+
+
+def _measured(result: StrategyResult) -> tuple[int, int, StrategyResult]:
+    """A result with what it sends and its peak."""
+    assert result.memory is not None
+    assert result.communication is not None
+    return result.communication.sent_bytes_per_rank, result.memory.gpu.peak_bytes, result

@@ -1,0 +1,144 @@
+"""Activations as terms, the same for every framework: what the layers keep, what is recomputed, the logits.
+
+The turn of forward and backward has three moments that can be its peak: while the loss is computed, while its
+gradient is, and while the last layer is computed again. A phase of a framework is one of these moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from zerocalc.activation_tables import IMPLEMENTATIONS
+from zerocalc.activation_terms import ActivationEstimate, LayerActivations, activation_terms
+from zerocalc.formulas.loss import LOSSES, Line
+from zerocalc.formulas.registry import Summed
+from zerocalc.frameworks.settings import Setting
+from zerocalc.frameworks.terms import FORWARD_BACKWARD, Term
+
+if TYPE_CHECKING:
+    from zerocalc.rank import RankView
+
+MOMENTS = ("forward_end", "loss_backward", "recompute")
+
+ACTIVATION_SETTINGS = (
+    Setting(
+        name="activations", kind="str", default="eager", choices=tuple(IMPLEMENTATIONS),
+        doc="which kernels keep what: transformers' modules as measured, fused ones, or the papers' own equations",
+    ),
+    Setting(
+        name="activation_device", kind="str", default="cuda", choices=("cuda", "cpu"),
+        doc="CUDA keeps one-byte dropout masks and fp32 statistics; the measurements were made on a CPU",
+    ),
+    Setting(name="autocast", kind="bool", default=False, doc="fp32 weights computed in bf16 by autocast"),
+    Setting(name="loss", kind="str", default="eager", choices=tuple(LOSSES), doc="how logits and loss are computed"),
+    Setting(
+        name="loss_chunk_tokens", kind="int", default=None, minimum=1,
+        doc="tokens per chunk of a chunked or fused loss",
+    ),
+    Setting(
+        name="partition_activations", kind="bool", default=False,
+        doc="ZeRO-R Pa: split activation checkpoints over the tensor-parallel ranks",
+    ),
+    Setting(
+        name="cpu_checkpointing", kind="bool", default=False,
+        doc="ZeRO-R Pa+cpu: keep activation checkpoints in host memory",
+    ),
+)  # fmt: skip
+
+
+def in_flight(view: RankView) -> int:
+    """Micro-batches whose activations a pipeline stage holds at once under 1F1B. Source: korthikanti-pipeline."""
+    return min(view.job.workload.grad_accum, view.job.parallelism.pp - view.stage)
+
+
+def estimate_activations(
+    view: RankView, settings: Mapping[str, Any], **overrides: Any
+) -> ActivationEstimate | None:
+    """The activations of this rank class, or None when the batch or the model's shape is not known."""
+    work, parallelism, model = view.job.workload, view.job.parallelism, view.job.model.architecture
+    if work.micro_batch is None or work.seq_len is None or model is None or model.dimensions is None:
+        return None
+    layers = [unit for unit in view.layout.units if unit.is_layer]
+    moe = sum(unit.count for unit in layers if any(tensor.kind == "router" for tensor in unit.tensors))
+    arguments: dict[str, Any] = {
+        "micro_batch": work.micro_batch,
+        "seq_len": work.seq_len,
+        "tp": parallelism.tp,
+        "cp": parallelism.cp,
+        "sequence_parallel": work.sequence_parallel,
+        "dtype": _dtype(view, settings),
+        "attention": work.attention,
+        "checkpointing": work.checkpointing,
+        "implementation": settings["activations"],
+        "loss": settings["loss"],
+        "chunk_tokens": settings["loss_chunk_tokens"],
+        "device": settings["activation_device"],
+        "num_layers": sum(unit.count for unit in layers),
+        "num_moe_layers": moe,
+        "in_flight": in_flight(view),
+        "has_embedding": view.stage == 0,
+        "has_head": view.is_last_stage,
+        "partition_checkpoints": settings["partition_activations"],
+    }
+    return activation_terms(model.dimensions, **arguments | overrides)
+
+
+def _dtype(view: RankView, settings: Mapping[str, Any]) -> Any:
+    if settings["autocast"]:
+        return "autocast"
+    return "fp32" if view.job.precision.param_dtype in {"fp32", "fp64"} else "bf16"
+
+
+def peak_moment(estimate: ActivationEstimate) -> str:
+    """The moment of the turn at which activations are largest (the first of equals)."""
+    sizes = (estimate.forward_peak_bytes, estimate.loss_backward_peak_bytes, estimate.backward_peak_bytes)
+    return MOMENTS[max(range(3), key=lambda index: int(sizes[index]))]
+
+
+def activation_terms_of(
+    estimate: ActivationEstimate, settings: Mapping[str, Any], phases: Mapping[str, str] | None = None
+) -> Iterator[Term]:
+    """The terms of an estimate. `phases` names the framework's phase for each moment that it models.
+
+    Without it the largest moment is the phase `forward_backward`.
+    """
+    named = phases or {peak_moment(estimate): FORWARD_BACKWARD}
+    everywhere = tuple(dict.fromkeys(named.values()))
+    on_host = settings["cpu_checkpointing"] and estimate.checkpointing == "full"
+    name = "activation_checkpoints" if estimate.checkpointing == "full" else "activations"
+    saved = _layer_parts(estimate.layers, estimate.in_flight)
+    if saved:
+        yield Term(name=name, amount=Summed(saved), phases=everywhere, tier="cpu" if on_host else "gpu")
+    if "recompute" in named and (again := _largest(estimate.recomputed)):
+        yield Term(
+            name="recomputed_layer", amount=Summed(_layer_parts((again,), 1)), phases=(named["recompute"],)
+        )
+    yield from _by_moment("outside_layers", estimate.outside, named)
+    yield from _by_moment("logits", estimate.loss, named)
+
+
+def _largest(layers: Iterable[LayerActivations]) -> LayerActivations | None:
+    return max(layers, key=lambda layer: int(layer.bytes), default=None)
+
+
+def _layer_parts(layers: Iterable[LayerActivations], times: int) -> tuple[tuple[str, Any, Any], ...]:
+    return tuple((line.name, layer.count * times, line.applied) for layer in layers for line in layer.lines)
+
+
+def _by_moment(name: str, lines: Iterable[Line], named: Mapping[str, str]) -> Iterator[Term]:
+    """One term per set of phases, so that tensors which never meet are never added."""
+    groups: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        live = tuple(dict.fromkeys(phase for moment, phase in named.items() if _alive(line, moment)))
+        groups.setdefault(live, []).append(line)
+    for live, members in groups.items():
+        if live:
+            yield Term(
+                name=name, amount=Summed(tuple((line.name, 1, line.applied) for line in members)), phases=live
+            )
+
+
+def _alive(line: Line, moment: str) -> bool:
+    """The loss's own tensors are gone by the time a layer is computed again."""
+    return moment in line.phases
