@@ -6,9 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zerocalc.architectures import encoders, gpt_like, llama_like, moe, vision
+from zerocalc.architectures.counts import ParamCounts, count_params
 from zerocalc.architectures.keys import Keys
+from zerocalc.architectures.lora import lora_layout
 from zerocalc.errors import SpecError, UnknownNameError, unknown_name
 from zerocalc.layout import Architecture
+
+__all__ = ["FAMILIES", "ParamCounts", "architecture", "count_params", "lora_layout"]
 
 _BUILDERS: Mapping[str, Callable[[Keys], Architecture]] = {
     "gpt2": gpt_like.gpt2,

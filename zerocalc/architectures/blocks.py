@@ -108,21 +108,25 @@ class Heads:
         return self.num_kv * self.dim
 
     @classmethod
-    def read(cls, keys: Keys) -> Heads:
-        """Read grouped-query heads; a null head_dim is hidden_size / heads, null key-value heads are all heads."""
+    def read(cls, keys: Keys, *, even: bool = False) -> Heads:
+        """Read grouped-query heads; a null head_dim is hidden_size / heads, null key-value heads are all heads.
+
+        `even` for classes that refuse heads that do not divide the hidden size, even with a head_dim of their own.
+        """
         hidden, num = keys.size("hidden_size"), keys.size("num_attention_heads")
         num_kv = keys.size_or("num_key_value_heads", num)
         dim = keys.optional_size("head_dim")
-        if dim is None:
-            keys.check_divides("num_attention_heads", "hidden_size")
-        return cls(hidden, num, num_kv, dim or hidden // num)
+        if dim is None or even:
+            shared = keys.share("hidden_size", "num_attention_heads", even=even)
+        return cls(hidden, num, num_kv, shared if dim is None else dim)
 
     @classmethod
-    def even(cls, keys: Keys, hidden: str = "hidden_size", heads: str = "num_attention_heads") -> Heads:
-        """Read multi-head attention whose heads share the hidden size evenly."""
-        keys.check_divides(heads, hidden)
-        size, num = keys.size(hidden), keys.size(heads)
-        return cls(size, num, num, size // num)
+    def full(
+        cls, keys: Keys, hidden: str = "hidden_size", heads: str = "num_attention_heads", *, even: bool = True
+    ) -> Heads:
+        """Read multi-head attention whose heads share the hidden size."""
+        dim, num = keys.share(hidden, heads, even=even), keys.size(heads)
+        return cls(keys.size(hidden), num, num, dim)
 
 
 def attention(

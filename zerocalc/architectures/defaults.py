@@ -45,7 +45,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     "gpt_neox": {
         "vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64,
-        "intermediate_size": 24576, "attention_bias": True, "rotary_pct": 0.25, "hidden_act": "gelu",
+        "intermediate_size": 24576, "attention_bias": True, "head_dim": None, "rotary_pct": 0.25, "hidden_act": "gelu",
         "hidden_dropout": 0.0, "tie_word_embeddings": False,
     },
     "opt": {

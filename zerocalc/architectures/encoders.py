@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def bert(keys: Keys) -> Architecture:
     """Describe BertForMaskedLM, or BertModel with its pooler where `architectures` names that one."""
-    a, vocab, layers = Heads.even(keys), keys.size("vocab_size"), keys.layers()
+    a, vocab, layers = Heads.full(keys), keys.size("vocab_size"), keys.layers()
     h, ffn, rows = a.hidden, keys.size("intermediate_size"), keys.size("max_position_embeddings")
     bare = keys.items("architectures", str) == ["BertModel"]
     root = "" if bare else "bert."

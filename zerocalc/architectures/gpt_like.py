@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def gpt2(keys: Keys) -> Architecture:
     """Describe GPT-2: Conv1D layers, learned positions; cross-attention only when the file asks for it."""
-    a, vocab, layers = Heads.even(keys, "n_embd", "n_head"), keys.size("vocab_size"), keys.layers("n_layer")
+    a, vocab, layers = Heads.full(keys, "n_embd", "n_head"), keys.size("vocab_size"), keys.layers("n_layer")
     h, ffn = a.hidden, keys.size_or("n_inner", 4 * a.hidden)
     cross = (
         *conv1d("crossattention.c_attn", 2 * h, h, split="column"),
@@ -62,7 +62,7 @@ def gpt2(keys: Keys) -> Architecture:
 
 def gptj(keys: Keys) -> Architecture:
     """Describe GPT-J: one norm per layer, no attention biases, a bias on the head even when it is tied."""
-    a, vocab, layers = Heads.even(keys, "n_embd", "n_head"), keys.size("vocab_size"), keys.layers("n_layer")
+    a, vocab, layers = Heads.full(keys, "n_embd", "n_head"), keys.size("vocab_size"), keys.layers("n_layer")
     h, ffn = a.hidden, keys.size_or("n_inner", 4 * a.hidden)
     layer = (
         *norm("ln_1", h, bias=True),
@@ -87,7 +87,7 @@ def gptj(keys: Keys) -> Architecture:
 
 def gpt_neox(keys: Keys) -> Architecture:
     """Describe GPT-NeoX and Pythia: fused query-key-value, rotary positions on part of each head."""
-    a, vocab, layers = Heads.even(keys), keys.size("vocab_size"), keys.layers()
+    a, vocab, layers = Heads.full(keys), keys.size("vocab_size"), keys.layers()
     h, ffn, bias = a.hidden, keys.size("intermediate_size"), keys.flag("attention_bias")
     layer = (
         *norm("input_layernorm", h, bias=True),
@@ -102,14 +102,16 @@ def gpt_neox(keys: Keys) -> Architecture:
         embed=embedding("gpt_neox.embed_in", vocab, h),
         layers=stack("gpt_neox.layers", "GPTNeoXLayer", (layer, layers)),
         final_norm=norm("gpt_neox.final_layer_norm", h, bias=True),
-        buffers=rotary("gpt_neox.rotary_emb", int(a.dim * keys.rotary_fraction("rotary_pct"))),
+        buffers=rotary(
+            "gpt_neox.rotary_emb", int(keys.size_or("head_dim", a.dim) * keys.rotary_fraction("rotary_pct"))
+        ),
         dimensions=sizes(keys, recipe, a, ffn, vocab, layers=layers, dropout=keys.ratio("hidden_dropout")),
     )
 
 
 def opt(keys: Keys) -> Architecture:
     """Describe OPT: two extra position rows, and projections where the word embedding is narrower."""
-    a, vocab, layers = Heads.even(keys), keys.size("vocab_size"), keys.layers()
+    a, vocab, layers = Heads.full(keys), keys.size("vocab_size"), keys.layers()
     h, ffn, word = a.hidden, keys.size("ffn_dim"), keys.size_or("word_embed_proj_dim", a.hidden)
     bias, affine = keys.flag("enable_bias"), keys.flag("layer_norm_elementwise_affine")
     last_norm = keys.flag("do_layer_norm_before") and not keys.flag("_remove_final_layer_norm")
@@ -140,7 +142,7 @@ def opt(keys: Keys) -> Architecture:
 def bloom(keys: Keys) -> Architecture:
     """Describe BLOOM: ALiBi, a norm after the embedding, an MLP of four times the hidden size whatever n_inner."""
     a, vocab, layers = (
-        Heads.even(keys, "hidden_size", "n_head"),
+        Heads.full(keys, "hidden_size", "n_head"),
         keys.size("vocab_size"),
         keys.layers("n_layer"),
     )
@@ -189,7 +191,7 @@ def falcon(keys: Keys) -> Architecture:
 
 def _falcon_heads(keys: Keys) -> Heads:
     """Read the heads; num_kv_heads counts only in the new decoder, multi-query has one whatever the file says."""
-    even = Heads.even(keys)
+    even = Heads.full(keys)
     if keys.flag("new_decoder_architecture"):
         num_kv = keys.size_or("num_kv_heads", even.num)
     else:
@@ -211,7 +213,7 @@ def _falcon_norms(keys: Keys, hidden: int) -> Tensors:
 def mpt(keys: Keys) -> Architecture:
     """Describe MPT: no biases at all, ALiBi, an MLP of four times the width whatever expansion_ratio."""
     a, vocab, layers = (
-        Heads.even(keys, "d_model", "n_heads"),
+        Heads.full(keys, "d_model", "n_heads", even=False),
         keys.size("vocab_size"),
         keys.layers("n_layers"),
     )

@@ -27,6 +27,7 @@ class Keys:
         self._defaults = DEFAULTS[family]
         self._aliases = ALIASES.get(family, {})
         self._assumed: dict[str, int] = {}
+        self._notes: list[str] = []
 
     def size(self, key: str, *, minimum: int = 1, maximum: int = MAX_PARAMS, aliases: bool = True) -> int:
         """Read a whole number between `minimum` and `maximum`; null is refused."""
@@ -103,7 +104,7 @@ class Keys:
         if value is not None and not isinstance(value, Mapping):
             raise self.error(spelling, "must be an object", value)
         keys = Keys({**(value or {}), **override}, family, origin=self.origin, path=f"{self._path}{key}.")
-        keys._assumed = self._assumed
+        keys._assumed, keys._notes = self._assumed, self._notes
         return keys
 
     def rotary_fraction(self, key: str) -> float:
@@ -116,22 +117,29 @@ class Keys:
                 return float(value)
         return self.ratio(key)
 
-    def check_divides(self, divisor_key: str, key: str) -> None:
-        """Refuse a size that is no multiple of another."""
-        size, divisor = self.size(key), self.size(divisor_key)
-        if size % divisor:
+    def share(self, key: str, among: str, *, even: bool) -> int:
+        """Divide one size among as many as another says, rounding down with a note where the class does so.
+
+        Raises SpecError for a remainder where `even` is asked, and for a share of nothing.
+        """
+        size, parts = self.size(key), self.size(among)
+        if size % parts and (even or parts > size):
             raise SpecError(
-                f"{self.origin}: {self._path}{key} {size:,} is not divisible by {divisor_key} {divisor:,}",
-                hint=f"choose a {divisor_key} that divides {key}, or give head_dim where the model has its own",
+                f"{self.origin}: {self._path}{key} {size:,} is not divisible by {among} {parts:,}",
+                hint=f"choose a {among} that divides {key}",
             )
+        if size % parts:
+            note = f"{key} {size:,} over {among} {parts:,} rounded down to {size // parts:,}, as {self.family} does"
+            self._notes.append(note)
+        return size // parts
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """One sentence on the sizes that the file does not give."""
+        """What had to be rounded, and one sentence on the sizes that the file does not give."""
         if not self._assumed:
-            return ()
+            return tuple(self._notes)
         sizes = ", ".join(f"{key} = {value:,}" for key, value in self._assumed.items())
-        return (f"not in {self.origin}, so the class default of {self.family}: {sizes}",)
+        return (*self._notes, f"not in {self.origin}, so the class default of {self.family}: {sizes}")
 
     def error(self, key: str, rule: str, value: object) -> SpecError:
         """Build the error for a key: what was got, what is allowed, what to try."""

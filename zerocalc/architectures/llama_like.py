@@ -92,9 +92,7 @@ def phi3(keys: Keys) -> Architecture:
 
 def read_heads(keys: Keys) -> Heads:
     """Read the heads, refusing what the family's own class refuses."""
-    if ROWS[keys.family].even_heads:
-        keys.check_divides("num_attention_heads", "hidden_size")
-    return Heads.read(keys)
+    return Heads.read(keys, even=ROWS[keys.family].even_heads)
 
 
 def block(keys: Keys, a: Heads, mlp: Tensors) -> Tensors:

@@ -135,7 +135,7 @@ def _deepseek_routing(keys: Keys, moe_layers: int) -> tuple[Routing, tuple[str, 
 def _latent_attention(keys: Keys, hidden: int) -> tuple[Tensors, Heads]:
     """Describe multi-head latent attention: keys and values from one low rank, queries from another or none."""
     if keys.family == "deepseek_v2":
-        keys.check_divides("num_attention_heads", "hidden_size")
+        keys.share("hidden_size", "num_attention_heads", even=True)
     num, bias = keys.size("num_attention_heads"), keys.flag("attention_bias")
     nope, rope, value = keys.size("qk_nope_head_dim"), keys.size("qk_rope_head_dim"), keys.size("v_head_dim")
     kv_rank, q_rank = keys.size("kv_lora_rank"), keys.optional_size("q_lora_rank")

@@ -81,7 +81,7 @@ def gemma3(keys: Keys) -> Architecture:
 
 def _siglip(keys: Keys, root: str) -> Units:
     """Describe the SigLIP tower; its pooling head is there unless `vision_use_head` is false."""
-    a, layers, ffn = Heads.even(keys), keys.layers(), keys.size("intermediate_size")
+    a, layers, ffn = Heads.full(keys), keys.layers(), keys.size("intermediate_size")
     h = a.hidden
     layer = (
         *norm("layer_norm1", h, bias=True),
@@ -130,7 +130,7 @@ def _vit_heads(keys: Keys) -> Heads:
     """Read the heads; an explicit head_dim wins, as in the text models."""
     dim = keys.optional_size("head_dim")
     if dim is None:
-        return Heads.even(keys)
+        return Heads.full(keys, even=False)
     num = keys.size("num_attention_heads")
     return Heads(keys.size("hidden_size"), num, num, dim)
 
