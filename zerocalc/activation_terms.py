@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
 
+from zerocalc import activation_rows as table_rows
 from zerocalc import activation_tables as tables
 from zerocalc.activation_widths import Shape, evaluate, value_dim
 from zerocalc.errors import SpecError
@@ -15,22 +16,15 @@ from zerocalc.formulas.activations import (
     padded_label_bytes,
     shifted_label_bytes,
 )
-from zerocalc.formulas.loss import FORWARD, LOSSES, Count, Line, Phase, loss_lines
+from zerocalc.formulas.loss import FORWARD, LOSSES, THROUGHOUT, Count, Line, Phase, loss_lines
 from zerocalc.formulas.registry import apply
 from zerocalc.units import ceil_div, largest, smallest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from zerocalc.activation_tables import (
-        Attention,
-        Checkpointing,
-        Device,
-        Dtype,
-        Implementation,
-        Recipe,
-        Saved,
-    )
+    from zerocalc.activation_rows import Attention, Checkpointing, Device, Dtype, Saved
+    from zerocalc.activation_tables import Implementation, Recipe
     from zerocalc.layout import Dimensions
 
 T = TypeVar("T")
@@ -129,12 +123,14 @@ class ActivationEstimate:
         return self.saved_bytes + self.recompute_working_set_bytes
 
 
-def _cast(name: str, num_weights: int, shape: Shape) -> tuple[Line, ...]:
+def _cast(
+    name: str, num_weights: int, shape: Shape, phases: tuple[Phase, ...] = THROUGHOUT
+) -> tuple[Line, ...]:
     """Count the 16-bit copies that autocast makes of weights; nothing in the other modes."""
     if shape.dtype != "autocast":
         return ()
     applied = apply(cast_weight_bytes, num_weights=num_weights, bytes_per_element=2, tensor_parallel=shape.tp)
-    return (Line(name, applied),)
+    return (Line(name, applied, phases),)
 
 
 def matmul_weights(dims: Dimensions, kind: str) -> int:
@@ -157,7 +153,7 @@ def _checkpointed_layer(kind: str, count: int, shape: Shape, partitions: int) ->
         checkpoint_bytes,
         tokens=shape.tokens,
         hidden_size=shape.dims.hidden_size,
-        bytes_per_element=getattr(tables.RESIDUAL, shape.dtype),
+        bytes_per_element=getattr(table_rows.RESIDUAL, shape.dtype),
         partitions=partitions,
     )
     return LayerActivations(kind, count, (Line("layer input", applied),))
@@ -183,7 +179,7 @@ def _layers(
             case "none":
                 saved.append(whole)
             case "selective":
-                kept = tables.layer_rows(recipe, how, kind, tables.SELECTIVE, shared=shared)
+                kept = tables.layer_rows(recipe, how, kind, table_rows.SELECTIVE, shared=shared)
                 saved.append(_full_layer(kind, count, kept, shape))
                 recomputed.append(LayerActivations(kind, 1, evaluate(core, shape)))
             case "full":
@@ -196,7 +192,7 @@ def _embedding_lines(recipe: Recipe, how: Implementation, shape: Shape) -> tuple
     drops = recipe.residual_dropout or not how.counts_indices
     rows = [row for row in how.embedding if row.when != "dropout" or drops]
     if how.counts_indices and not recipe.rotary:
-        rows.append(tables.POSITION_IDS)
+        rows.append(table_rows.POSITION_IDS._replace(width=recipe.position_ids))
     return evaluate(rows, shape)
 
 
@@ -209,11 +205,11 @@ def _head_lines(recipe: Recipe, how: Implementation, shape: Shape) -> tuple[Line
     num_weights = shape.dims.vocab_size * shape.dims.hidden_size
     return (
         *lines,
-        *evaluate((tables.FINAL_OUTPUT,), shape, FORWARD),
+        *evaluate((table_rows.FINAL_OUTPUT,), shape, FORWARD),
         *_cast("16-bit copy of the head", num_weights, shape),
         Line("labels", apply(shifted_label_bytes, **labels), ("forward_end", "held")),
         Line("padded labels", apply(padded_label_bytes, **labels), FORWARD),
-        *evaluate((tables.LOSS_SCALARS,), shape),
+        *evaluate((table_rows.LOSS_SCALARS,), shape),
     )
 
 
@@ -270,9 +266,14 @@ def activation_terms(
         partitions=tp if partition_checkpoints else sp,
     )
     outside: tuple[Line, ...] = ()
+    if checkpointing == "full":
+        # Autocast drops its copies only when the forward pass is over, needed or not.
+        copies = sum(count * matmul_weights(dims, kind) for kind, count in counts.items())
+        outside += _cast("16-bit copies of the layers' weights", copies, shape, FORWARD)
     if recipe.rotary and how.counts_indices:
-        ids = (tables.POSITION_IDS,) if checkpointing == "full" else ()
-        outside += evaluate((*tables.ROTARY, *ids), shape)
+        angles = [row._replace(size=recipe.rotary_size) for row in table_rows.ROTARY]
+        ids = [table_rows.POSITION_IDS] if checkpointing == "full" else []
+        outside += evaluate(angles + ids, shape)
     if has_embedding:
         outside += _embedding_lines(recipe, how, shape)
     logits: tuple[Line, ...] = ()

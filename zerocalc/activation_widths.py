@@ -1,4 +1,4 @@
-"""How wide a saved tensor is and which parallelism splits it: rows of `activation_tables` turned into bytes."""
+"""How wide a saved tensor is and which parallelism splits it: rows of `activation_rows` turned into bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zerocalc.formulas.registry import apply
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from zerocalc.activation_tables import Device, Dtype, Saved
+    from zerocalc.activation_rows import Device, Dtype, Saved
     from zerocalc.layout import Dimensions
 
 

@@ -18,6 +18,8 @@ from zerocalc.layout import Dimensions
 
 DATA = Path(__file__).parents[1] / "data"
 RUNS = json.loads((DATA / "measured" / "activations.json").read_text())["runs"]
+FAMILIES = json.loads((DATA / "measured" / "activation_families.json").read_text())["runs"]
+PARTLY_ROTARY = {"gpt_neox", "phi"}  # the share of a head that turns is not among the dimensions
 WORKED = {case["id"]: case for case in json.loads((DATA / "worked.json").read_text())["cases"]}
 LLAMA_8B = Dimensions("llama", 4096, 32, 32, 8, 128, 14336, 128256, gated_mlp=True)
 MIXTRAL = replace(
@@ -64,6 +66,23 @@ def test_measured_runs_are_met_to_the_byte(run: dict[str, Any]) -> None:
         assert result.loss_backward_peak_bytes == run["backward_peak_bytes"]
     else:  # the run peaked later, with gradients already there
         assert result.loss_backward_peak_bytes < run["backward_peak_bytes"]
+
+
+@pytest.mark.parametrize(
+    "run", FAMILIES, ids=lambda run: f"{run['family']}-{run['dtype']}-{run['attention']}"
+)
+def test_families_are_met_to_the_byte(run: dict[str, Any]) -> None:
+    result = activation_terms(
+        Dimensions(**run["dimensions"]),
+        micro_batch=run["micro_batch"],
+        seq_len=run["seq_len"],
+        dtype=run["dtype"],
+        attention=run["attention"],
+        checkpointing="full" if run["checkpointed"] else "none",
+    )
+    assert result.layers[0].bytes == run["layer_bytes"]
+    if run["family"] not in PARTLY_ROTARY:
+        assert result.outside_bytes == run["outside_bytes"]
 
 
 def test_most_measured_runs_peak_in_the_loss() -> None:
