@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 
 from zerocalc.preset_rows import BANDWIDTH, FLOPS, TIME, Figure, Preset, Row, rate, row_of
@@ -32,9 +31,9 @@ class Link:
     origin: str
 
 
-def _number(row: Row, key: str, unit: str) -> float | None:
-    """Take an optional plain number that stands in `unit`, as a float in base units."""
-    value = row.take(key, "a number", int, Decimal)
+def _amount(row: Row, key: str, unit: str) -> float | None:
+    """Take an optional plain number that stands in `unit`, in base units."""
+    value = row.number(key)
     return None if value is None else float(Figure(value, unit, "", "").exact)
 
 
@@ -44,12 +43,18 @@ def read_link(preset: Preset) -> Link:
     figure = row.figure("figure")
     if figure is None:
         raise row.error("figure", "is missing")
+    is_rate = figure.unit in BANDWIDTH and not isinstance(figure.value, str)
     num_params = row.integer("params", 0) or None
-    params_per_s = _number(row, "params_per_s", "")
-    if params_per_s is None and num_params and figure.unit == "s":
+    params_per_s = _amount(row, "params_per_s", "")
+    if (
+        params_per_s is None
+        and num_params
+        and figure.unit == "s"
+        and figure.value
+        and not isinstance(figure.value, str)
+    ):
         params_per_s = float(num_params / figure.exact)
-    is_rate = figure.unit in BANDWIDTH
-    peak = _number(row, "peak_per_direction", figure.unit)
+    peak = _amount(row, "peak_per_direction", figure.unit)
     link = Link(
         id=preset.id,
         kind=row.text("kind"),
@@ -63,7 +68,7 @@ def read_link(preset: Preset) -> Link:
         figure=figure,
         bytes_per_s=float(figure.exact) if is_rate else None,
         peak_bytes_per_s=peak if is_rate else None,
-        nic_total_bytes_per_s=_number(row, "nic_total", "Gb/s"),
+        nic_total_bytes_per_s=_amount(row, "nic_total", "Gb/s"),
         num_params=num_params,
         params_per_s=params_per_s,
         notes=row.text("notes", ""),

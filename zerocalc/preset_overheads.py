@@ -64,10 +64,7 @@ def read_reserve(preset: Preset) -> Reserve:
     row = row_of(preset)
     if row.text("kind") != "reserve":
         raise row.error("kind", "is not 'reserve'", hint="zerocalc presets list overheads")
-    parts = {part.text("name"): read_figure(part, also=("name",)) for part in row.rows("parts")}
-    for name, figure in parts.items():
-        if figure.unit not in BYTES:
-            raise row.error(f"parts {name}", f"unit must be one of {', '.join(BYTES)} (got {figure.unit!r})")
+    parts = {part.text("name"): read_figure(part, BYTES, also=("name",)) for part in row.rows("parts")}
     fragmentation = row.figure("fragmentation", {"ratio": Fraction(1)})
     if fragmentation is None or fragmentation.exact < 1:
         raise row.error("fragmentation", "must be a ratio of at least 1")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from zerocalc.errors import SpecError
 from zerocalc.units import BYTE_UNITS, DTYPE_BITS, MAX_BYTES, MAX_PARAMS
@@ -31,6 +31,12 @@ FLOPS = {"GFLOP/s": Fraction(10**9), "TFLOP/s": Fraction(10**12), "PFLOP/s": Fra
 BANDWIDTH = {"GB/s": Fraction(10**9), "TB/s": Fraction(10**12), "Gb/s": Fraction(10**9, 8)}
 TIME = {"s": Fraction(1), "us": Fraction(1, 10**6)}
 BASE_UNITS = {**BYTES, **FLOPS, **BANDWIDTH, **TIME}
+
+
+def shown(value: object) -> str:
+    """Return a value as an error message may show it: short, whatever it is."""
+    text = str(value) if isinstance(value, Decimal) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def normal(name: str) -> str:
@@ -86,12 +92,17 @@ class Preset:
     path: Path
     asked: str = ""
 
+    def listed(self, key: str) -> list[str]:
+        """Names under one key, in normal form; what is no name is left for the reader to refuse."""
+        names = self.table.get(key)
+        return [
+            normal(name) for name in (names if isinstance(names, list) else [names]) if isinstance(name, str)
+        ]
+
     @property
     def names(self) -> list[str]:
         """Every name the row answers to, in normal form, its id first."""
-        listed = [self.table.get(key) for key in NAME_KEYS]
-        flat = [name for names in listed for name in (names if isinstance(names, list) else [names])]
-        return [normal(name) for name in (self.id, *flat) if isinstance(name, str)]
+        return [normal(self.id), *(name for key in NAME_KEYS for name in self.listed(key))]
 
     @property
     def origin(self) -> str:
@@ -107,7 +118,7 @@ class Preset:
     @property
     def assumption(self) -> str | None:
         """A sentence for `assumptions` when the name asked for could mean other parts too, else None."""
-        if self.asked == normal(self.id) or self.asked not in map(normal, self.table.get("default_for", ())):
+        if self.asked == normal(self.id) or self.asked not in self.listed("default_for"):
             return None
         return f"{self.asked} read as {self.id}" + (f" ({self.title})" if self.title != self.id else "")
 
@@ -125,14 +136,14 @@ class Row:
         """Build the error for `key`, naming the file and the row."""
         return SpecError(f"{self.where} {key}: {problem}", hint=hint)
 
-    def take(self, key: str, what: str, *kinds: type) -> Any:  # noqa: ANN401
+    def take(self, key: str, what: str, *kinds: type) -> Any:
         """Take an optional value of the given Python types; `what` says in words what is allowed."""
         self.taken.add(key)
         value = self.table.get(key)
         if value is not None and (
             not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
         ):
-            raise self.error(key, f"must be {what} (got {value!r})")
+            raise self.error(key, f"must be {what} (got {shown(value)})")
         return value
 
     def text(self, key: str, default: str | None = None, *, allowed: tuple[str, ...] = ()) -> str:
@@ -142,7 +153,7 @@ class Row:
         if value is None:
             raise self.error(key, "is missing")
         if allowed and value not in allowed:
-            raise self.error(key, f"must be one of {', '.join(allowed)} (got {value!r})")
+            raise self.error(key, f"must be one of {', '.join(allowed)} (got {shown(value)})")
         return str(value)
 
     def dtype(self, key: str, default: str | None = None, *, also: tuple[str, ...] = ()) -> str:
@@ -163,8 +174,23 @@ class Row:
         if value is None:
             raise self.error(key, "is missing")
         if not minimum <= value <= MAX_PARAMS:
-            raise self.error(key, f"must be between {minimum} and {MAX_PARAMS:,} (got {value})")
+            raise self.error(key, f"must be between {minimum} and {MAX_PARAMS:,} (got {shown(value)})")
         return int(value)
+
+    def number(self, key: str) -> Number | None:
+        """Take an optional non-negative number."""
+        value = self.take(key, "a number", int, Decimal)
+        if value is not None:
+            self.check(key, value)
+        return cast("Number | None", value)
+
+    def check(self, key: str, number: object) -> None:
+        """Refuse what is no number, negative, not finite, or beyond every bound of the contract."""
+        if isinstance(number, bool) or not isinstance(number, int | Decimal):
+            raise self.error(key, f"must be a number (got {shown(number)})")
+        decimal = Decimal(number)
+        if not decimal.is_finite() or not 0 <= decimal <= MAX_BYTES or int(decimal.as_tuple().exponent) < -40:
+            raise self.error(key, f"must be between 0 and 2^63 (got {shown(number)})")
 
     def rows(self, key: str) -> list[Row]:
         """Take a list of tables, each to be read like a row."""
@@ -181,12 +207,7 @@ class Row:
         table = self.take(key, 'a figure like { value = 80, unit = "GB", source = "..." }', dict)
         if table is None:
             return None
-        figure = read_figure(Row(f"{self.where} {key}", table, default_source=self.default_source))
-        if units is not None and figure.unit not in units:
-            raise self.error(key, f"unit must be one of {', '.join(units)} (got {figure.unit!r})")
-        if units is not None and (isinstance(figure.value, str | bool) or figure.exact > LARGEST):
-            raise self.error(key, f"must be a number up to 10^24 in base units (got {figure.text})")
-        return figure
+        return read_figure(Row(f"{self.where} {key}", table, default_source=self.default_source), units)
 
     def figures(self, units: Mapping[str, Mapping[str, Fraction] | None]) -> dict[str, Figure]:
         """Take every figure the row has among the keys of `units`, each in its own units (None: any)."""
@@ -211,17 +232,21 @@ def row_of(preset: Preset) -> Row:
     return row
 
 
-def read_figure(row: Row, *, also: tuple[str, ...] = ()) -> Figure:
-    """Read a figure from its table; `also` names keys that the caller reads itself."""
+def read_figure(
+    row: Row, units: Mapping[str, Fraction] | None = None, *, also: tuple[str, ...] = ()
+) -> Figure:
+    """Read a figure from its table: a number in one of `units`, or anything when that is None.
+
+    `also` names keys that the caller reads itself.
+    """
     value = row.take("value", "a number, a text or a list of numbers", int, Decimal, str, list, bool)
-    if value is None:
+    if value is None or value == []:
         raise row.error("value", "is missing")
-    if isinstance(value, list):
-        value = tuple(value)
-    for number in value if isinstance(value, tuple) else (value,):
-        _check_number(row, number)
+    for number in value if isinstance(value, list) else [value]:
+        if units is not None or isinstance(value, list) or not isinstance(number, str | bool):
+            row.check("value", number)
     figure = Figure(
-        value,
+        tuple(value) if isinstance(value, list) else value,
         row.text("unit", ""),
         row.text("source", row.default_source),
         row.text("confidence", "medium", allowed=CONFIDENCES),
@@ -229,18 +254,19 @@ def read_figure(row: Row, *, also: tuple[str, ...] = ()) -> Figure:
     )
     row.taken.update(also)
     row.done()
+    if units is not None:
+        _check_amount(row, figure, units)
     return figure
 
 
-def _check_number(row: Row, number: object) -> None:
-    """Refuse numbers that are negative, not finite, or beyond every bound of the contract."""
-    if isinstance(number, str | bool):
-        return
-    if not isinstance(number, int | Decimal):
-        raise row.error("value", f"must be a number (got {number!r})")
-    decimal = Decimal(number)
-    if not decimal.is_finite() or not 0 <= decimal <= MAX_BYTES or int(decimal.as_tuple().exponent) < -40:
-        raise row.error("value", f"must be between 0 and 2^63 (got {number})")
+def _check_amount(row: Row, figure: Figure, units: Mapping[str, Fraction]) -> None:
+    """Refuse a figure in other units, and amounts that no arithmetic here could use."""
+    if figure.unit not in units:
+        raise row.error("unit", f"must be one of {', '.join(units)} (got {shown(figure.unit)})")
+    if figure.exact > LARGEST:
+        raise row.error("value", f"must be at most 10^24 in base units (got {shown(figure.value)})")
+    if figure.exact == 0 and units in (FLOPS, BANDWIDTH):
+        raise row.error("value", "must be above 0")
 
 
 def read_alternatives(row: Row) -> tuple[Alternative, ...]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import FileError, UnknownNameError, unknown_name
 from zerocalc.preset_hardware import Gpu, Node, read_gpu, read_node
-from zerocalc.preset_rows import Alternative, Figure, Preset, normal
+from zerocalc.preset_rows import Alternative, Figure, Preset, normal, shown
 from zerocalc.preset_training import (
     ModelPreset,
     Optimizer,
@@ -32,7 +32,7 @@ from zerocalc.preset_training import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from zerocalc.preset_links import Link, LinkRates
     from zerocalc.preset_overheads import Overhead, Reserve
@@ -49,7 +49,7 @@ SINGULAR = {
     "models": "model", "gpus": "GPU", "nodes": "node", "optimizers": "optimizer", "precisions": "precision",
     "links": "link", "overheads": "overhead",
 }  # fmt: skip
-LARGEST_FILE_BYTES = 4 * 2**20
+LARGEST_FILE_BYTES = 2**20
 
 _HERE = Path(__file__).parent
 SHIPPED = _HERE / "_presets" if (_HERE / "_presets").is_dir() else _HERE.parent / "presets"
@@ -72,11 +72,7 @@ def find(kind: str, name: str, *, directory: Path | str | None = None) -> Preset
 
 def list_presets(kind: str, *, directory: Path | str | None = None) -> list[Preset]:
     """Every row of a kind in file order, the user's first; a user's row hides the shipped one of the same id."""
-    found: dict[str, Preset] = {}
-    for folder in _folders(directory):
-        for preset in _presets(kind, folder):
-            found.setdefault(normal(preset.id), preset)
-    return list(found.values())
+    return _merged(kind, directory)
 
 
 def preset_ids(kind: str, *, directory: Path | str | None = None) -> list[str]:
@@ -145,7 +141,7 @@ def load_links(link_kind: str | None = None, *, directory: Path | str | None = N
     """Load all measurements, or those of one kind: `intra-node`, `host link`, `nvme`, `cpu adam`, ..."""
     from zerocalc.preset_links import read_link
 
-    rows = (preset for folder in _folders(directory) for preset in _presets("links", folder, link_kind))
+    rows = _merged("links", directory, link_kind)
     links = [read_link(preset) for preset in rows if preset.table.get("kind") != "rates"]
     return [link for link in links if link_kind in (None, link.kind)]
 
@@ -157,7 +153,7 @@ def load_link_rates(gpu: str, *, directory: Path | str | None = None) -> LinkRat
     default = find("links", "rates-default", directory=directory)
     for folder in _folders(directory):
         for preset in _presets("links", folder, gpu):
-            if preset.table.get("kind") == "rates" and gpu in preset.table.get("gpus", ()):
+            if preset.table.get("kind") == "rates" and gpu in preset.listed("gpus"):
                 return read_rates(preset, default)
     return read_rates(default)
 
@@ -167,8 +163,8 @@ def _folders(directory: Path | str | None) -> list[Path]:
     if directory is None:
         return [SHIPPED]
     folder = Path(directory)
-    if not folder.is_dir():
-        problem = "is a file, not a directory" if folder.exists() else "does not exist"
+    if not _is(folder, Path.is_dir):
+        problem = "is a file, not a directory" if _is(folder, Path.exists) else "does not exist"
         raise FileError(
             f"presets directory {str(folder)!r} {problem}", hint="it holds gpus/*.toml, models/*.toml, ..."
         )
@@ -180,11 +176,19 @@ def _files(folder: Path, kind: str) -> list[Path]:
     if kind not in KINDS:
         raise unknown_name("kind of preset", kind, list(KINDS), hint=f"one of {', '.join(KINDS)}")
     single, many = folder / f"{kind}.toml", folder / kind
-    if many.exists() and not many.is_dir():
+    if _is(many, Path.exists) and not many.is_dir():
         raise FileError(
             f"{many} is a file, not a directory", hint=f"put {kind}.toml, or files {kind}/*.toml, there"
         )
-    return ([single] if single.exists() else []) + sorted(many.glob("*.toml"))
+    return ([single] if _is(single, Path.exists) else []) + sorted(many.glob("*.toml"))
+
+
+def _is(path: Path, test: Callable[[Path], bool]) -> bool:
+    """Ask the file system about a path; a name too long or a forbidden folder is a FileError."""
+    try:
+        return test(path)
+    except OSError as error:
+        raise FileError(f"{shown(str(path))}: cannot be read ({error.strerror})") from error
 
 
 def _read(path: Path) -> str:
@@ -211,7 +215,7 @@ def _parse(path: Path, text: str) -> dict[str, dict[str, Any]]:
         raise FileError(f"{path}: not valid TOML ({error})") from error
     for row_id, table in tables.items():
         if not isinstance(table, dict):
-            raise FileError(f"{path}: {row_id}: must be a table, a row like [{row_id}] (got {table!r})")
+            raise FileError(f"{path}: {row_id}: must be a table, a row like [{row_id}] (got {shown(table)})")
     return tables
 
 
@@ -246,6 +250,15 @@ def _presets(kind: str, folder: Path, word: str | None = None) -> Iterator[Prese
         yield from (Preset(kind, path.stem, {}, path, asked=word or "") for path in bare)
 
 
+def _merged(kind: str, directory: Path | str | None, word: str | None = None) -> list[Preset]:
+    """Return the rows of all folders; the first of an id hides the later ones."""
+    found: dict[str, Preset] = {}
+    for folder in _folders(directory):
+        for preset in _presets(kind, folder, word):
+            found.setdefault(normal(preset.id), preset)
+    return list(found.values())
+
+
 def _choose(kind: str, wanted: str, hits: list[Preset]) -> Preset:
     """Pick the one row meant: an id beats aliases; several rows are a choice that only the user can make."""
     exact = [hit for hit in hits if normal(hit.id) == wanted]
@@ -253,17 +266,14 @@ def _choose(kind: str, wanted: str, hits: list[Preset]) -> Preset:
         return exact[0]
     if len(hits) == 1:
         return hits[0]
-    choices = " or ".join(f"{hit.id!r}" for hit in hits)
-    raise UnknownNameError(
-        f"{SINGULAR[kind]} {wanted!r} could be {choices}, which differ in memory",
-        hint="name the one you mean",
-    )
+    choices = " or ".join(f"{hit.id!r}" + (f" ({hit.title})" if hit.title != hit.id else "") for hit in hits)
+    raise UnknownNameError(f"{SINGULAR[kind]} {wanted!r} could be {choices}", hint="name the one you mean")
 
 
 def _config(preset: Preset) -> dict[str, Any] | None:
     """Read the published config beside a model's row, or None when there is none."""
     path = preset.path.parent / f"{preset.id}.json"
-    if not path.exists():
+    if not _is(path, Path.exists):
         return None
     import json
 
@@ -276,7 +286,7 @@ def _config(preset: Preset) -> dict[str, Any] | None:
     return config
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _plain(value: Any) -> Any:
     """Return a TOML value as JSON can hold it: Decimals become numbers."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
