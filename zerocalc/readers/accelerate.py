@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import SpecError
 from zerocalc.readers.accelerate_keys import DEEPSPEED, FSDP, KEYS, MEGATRON, PARALLEL
@@ -15,6 +14,9 @@ from zerocalc.readers.keys import Found, scan
 from zerocalc.readers.names import PRECISION_OF
 from zerocalc.readers.reading import Given, Reading
 from zerocalc.readers.text import read_mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _OWN_KEYS = frozenset(
     {"distributed_type", "compute_environment", "num_processes", "num_machines", MEGATRON, PARALLEL}
@@ -76,6 +78,7 @@ def accelerate_reading(data: Mapping[str, Any], label: str, *, dp: int | None = 
     _groups(found, kind, label, reading)
     set_precision(found.get("mixed_precision") or _old_fp16(found), kind, label, reading)
     set_hybrid_group(label, reading)
+    set_accumulation(kind, reading)
     return reading
 
 
@@ -264,6 +267,18 @@ def _groups(found: Found, kind: str, label: str, reading: Reading) -> None:
         )
 
 
+def set_accumulation(kind: str, reading: Reading) -> None:
+    """Accelerate and the Trainer synchronise gradients in the last micro-step only, except under DeepSpeed."""
+    accum = reading.values.get("grad_accum")
+    if accum is None or accum.value == 1 or kind in ("DEEPSPEED", "MEGATRON_LM"):
+        return
+    fully_shard = kind == "FSDP" and reading.settings["fsdp_version"].value != 1
+    name, value = ("requires_gradient_sync", False) if fully_shard else ("no_sync", True)
+    reading.settings[name] = Given(
+        value, f"{accum.origin} (gradients are synchronised in the last micro-step only)"
+    )
+
+
 def _old_fp16(found: Found) -> Given | None:
     given = found.get("fp16")
     return Given("fp16", given.origin) if given is not None and given.value is True else None
@@ -280,7 +295,12 @@ def set_precision(given: Given | None, kind: str, label: str, reading: Reading) 
         return
     origin = given.origin if given is not None else f"default:accelerate mixed_precision (not in {label})"
     if "precision" in reading.values:
-        if given is not None and word != "no" and reading.value("precision") != PRECISION_OF[word]:
+        if (
+            kind == "DEEPSPEED"
+            and given is not None
+            and word != "no"
+            and reading.value("precision") != PRECISION_OF[word]
+        ):
             reading.warnings.append(
                 f"{label}: mixed_precision {word} has no effect: DeepSpeed's own file decides"
             )
@@ -290,9 +310,12 @@ def set_precision(given: Given | None, kind: str, label: str, reading: Reading) 
         return
     if word in ("bf16", "fp16") and kind not in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
         reading.values["precision"] = Given(PRECISION_OF["autocast"], origin)
+        reading.settings["autocast"] = Given(True, origin)
+        reading.assumptions.append(f"{label}: autocast keeps weights, gradients and states in fp32")
         return
     reading.values["precision"] = Given(PRECISION_OF[word], origin)
     if kind == "FSDP" and word in ("bf16", "fp16"):
-        reading.values["reduce_dtype"] = Given(word, f"{origin} (FSDP reduces in the compute dtype)")
+        policy = Given(word, f"{origin} (Accelerate's policy reduces in the compute dtype)")
+        reading.values["reduce_dtype"] = reading.settings["reduce_dtype"] = policy
     if word == "no":
         reading.assumptions.append(f"{label}: no mixed precision: weights are taken to be loaded in fp32")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from zerocalc.readers.convert import Kind
 from zerocalc.readers.fsdp import fsdp_keys
 from zerocalc.readers.keys import Effect, Key, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zerocalc.readers.convert import Kind
 
 FSDP, DEEPSPEED, MEGATRON, PARALLEL = (
     "fsdp_config",
@@ -75,7 +79,7 @@ MEGATRON_KEYS = (
     _megatron("expert_model_parallel_size", "positive", "modelled", "ep"),
     _megatron("expert_tensor_parallel_size", "positive", "modelled", "etp"),
     _megatron("num_micro_batches", "positive", "modelled", "grad_accum"),
-    _megatron("sequence_parallelism", "bool", "modelled", "settings.sequence_parallel"),
+    _megatron("sequence_parallelism", "bool", "modelled", "sequence_parallel"),
     _megatron("recompute_activations", "bool", "modelled"),
     _megatron("recompute_granularity", "text", "modelled"),
     _megatron("use_distributed_optimizer", "bool", "modelled"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from zerocalc.errors import SpecError
 from zerocalc.units import MAX_BYTES, parse_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Kind = Literal[
     "count", "positive", "degree", "integer", "number", "bool", "text", "dtype", "device", "names", "any"
@@ -47,21 +49,23 @@ def is_placeholder(kind: Kind, value: Any) -> bool:
 
 
 def _integer(value: Any) -> int:
-    number: Any = value
-    if isinstance(value, str):
-        try:
-            number = Decimal(value.strip().replace("_", "").replace(",", ""))
-        except InvalidOperation:
-            raise SpecError(f"must be a number (got {shown(value)})") from None
-        if number.is_finite() and number.adjusted() > 20:
-            raise SpecError(f"{shown(value)} is too large")
-    if isinstance(number, bool) or not isinstance(number, (int, float, Decimal)):
-        raise SpecError(f"must be a number (got {shown(value)})")
-    if not isinstance(number, int) and (not math.isfinite(number) or number != int(number)):
+    number = _decimal(value)
+    if not number.is_finite() or abs(number) > MAX_BYTES:
+        raise SpecError(f"must be a number below 2^63 (got {shown(value)})")
+    if number.adjusted() < -40 or number != number.to_integral_value():
         raise SpecError(f"must be a whole number (got {shown(value)})")
-    if abs(number) > MAX_BYTES:
-        raise SpecError(f"{shown(value)} is too large; numbers below 2^63 are supported")
     return int(number)
+
+
+def _decimal(value: Any) -> Decimal:
+    """The exact number in a value or in its text."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise SpecError(f"must be a number (got {shown(value)})")
+    text = str(value) if isinstance(value, (int, float)) else value.strip().replace("_", "").replace(",", "")
+    try:
+        return Decimal(text)
+    except (InvalidOperation, ValueError):
+        raise SpecError(f"must be a number (got {shown(value)})") from None
 
 
 def _at_least(minimum: int, *, also: tuple[int, ...] = ()) -> Callable[[Any], int]:

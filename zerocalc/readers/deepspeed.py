@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import SpecError
 from zerocalc.readers.convert import AUTO, shown
 from zerocalc.readers.deepspeed_keys import KEYS
 from zerocalc.readers.keys import Found, scan
-from zerocalc.readers.names import PRECISION_OF, optimizer_name
+from zerocalc.readers.names import PRECISION_OF, set_optimizer
 from zerocalc.readers.reading import Given, Reading
 from zerocalc.readers.text import read_mapping
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
 _Z = "zero_optimization"
 STRATEGIES = ("ddp", "zero1", "zero2", "zero3")
-_AUTO_BY_HIDDEN_SIZE = {
+_AUTO_BY_HIDDEN_SIZE: dict[str, tuple[str, Callable[[int], int]]] = {
     "reduce_bucket_size": ("h * h", lambda h: h * h),
     "stage3_prefetch_bucket_size": ("0.9 * h * h", lambda h: 9 * h * h // 10),
     "stage3_param_persistence_threshold": ("10 * h", lambda h: 10 * h),
@@ -38,7 +40,7 @@ def deepspeed_reading(data: Mapping[str, Any], label: str, *, dp: int | None = N
     reading = Reading()
     found = scan(_modern(data), KEYS, label, reading)
     reading.values["framework"] = Given("deepspeed", f"file:{label}")
-    for step in (_strategy, _precision, _optimizer, _offload, _parallel, _activations):
+    for step in (_strategy, _precision, _dtypes, _optimizer, _offload, _parallel, _activations):
         step(found, label, reading)
     _batches(reading, label, dp)
     return reading
@@ -72,7 +74,7 @@ def _strategy(found: Found, label: str, reading: Reading) -> None:
     name = STRATEGIES[stage.value]
     reading.values["strategy"] = Given(name, stage.origin)
     if name != "zero3":
-        _without_effect(found, label, reading, "stage 3", lambda path: "stage3_" in path)
+        _without_effect(found, label, reading)
         return
     mics, hpz = found.get(f"{_Z}.mics_shard_size"), found.get(f"{_Z}.zero_hpz_partition_size")
     quantized = [found.get(f"{_Z}.zero_quantized_{what}") for what in ("weights", "gradients")]
@@ -88,14 +90,14 @@ def _strategy(found: Found, label: str, reading: Reading) -> None:
             reading.values["strategy"] = Given("zeropp", zeropp[0].origin)
 
 
-def _without_effect(found: Found, label: str, reading: Reading, needs: str, matches: Any) -> None:
-    """Report settings that the stage does not use: they are handed on, since the framework says so too."""
-    names = [path.removeprefix(f"{_Z}.") for path in found if path.startswith(_Z) and matches(path)]
+def _without_effect(found: Found, label: str, reading: Reading) -> None:
+    """Report the stage-3 settings of a lower stage, and leave them out."""
+    names = [path.removeprefix(f"{_Z}.") for path in found if path.startswith(_Z) and "stage3_" in path]
     names = [name for name in names if name != "stage3_gather_16bit_weights_on_model_save"]
     for name in names:
         reading.settings.pop(name, None)
     if names:
-        reading.warnings.append(f"{label}: without effect below {needs}: {', '.join(names)}")
+        reading.warnings.append(f"{label}: without effect below stage 3: {', '.join(names)}")
 
 
 def _precision(found: Found, label: str, reading: Reading) -> None:
@@ -113,7 +115,7 @@ def _precision(found: Found, label: str, reading: Reading) -> None:
     ]
     if enabled:
         name, given = next(iter(enabled.items()))
-        reading.values["precision"] = Given(PRECISION_OF[name], given.origin)
+        reading.values["precision"] = _masters(found, name, given)
     elif undecided:
         reading.assumptions.append(
             f"{label}: {' and '.join(f'{name}.enabled' for name in undecided)} left to the launcher; "
@@ -125,14 +127,18 @@ def _precision(found: Found, label: str, reading: Reading) -> None:
             f"default:deepspeed (no fp16, no bf16 in {label})",
         )
         reading.values["precision"] = Given(PRECISION_OF["fp32"], origin)
+
+
+def _dtypes(found: Found, _label: str, reading: Reading) -> None:
+    """Element types of accumulated and of sent gradients, where they are said."""
     for key, to in (
         ("data_types.grad_accum_dtype", "grad_dtype"),
         ("communication_data_type", "reduce_dtype"),
     ):
-        given = found.get(key)
-        if given is not None and given.value not in (AUTO, "none"):
-            reading.values[to] = given
-        elif given is not None:
+        dtype = found.get(key)
+        if dtype is not None and dtype.value not in (AUTO, "none"):
+            reading.values[to] = dtype
+        elif dtype is not None:
             reading.settings.pop(key.rpartition(".")[2], None)
     legacy = found.get("fp32_allreduce")
     if legacy is not None and legacy.value is True:
@@ -140,19 +146,23 @@ def _precision(found: Found, label: str, reading: Reading) -> None:
         reading.settings.setdefault("communication_data_type", Given("fp32", legacy.origin))
 
 
+def _masters(found: Found, name: str, given: Given) -> Given:
+    """The precision that is enabled, or its variant with master weights and gradients, and then states, in 16 bits."""
+    masters = found.get(f"{name}.{name}_master_weights_and_grads")
+    states = found.get(f"{name}.{name}_optimizer_states")
+    if masters is None or masters.value is not True or f"{name}-master" not in PRECISION_OF:
+        return Given(PRECISION_OF[name], given.origin)
+    if states is not None and states.value is True:
+        return Given(PRECISION_OF[f"{name}-master-states"], states.origin)
+    return Given(PRECISION_OF[f"{name}-master"], masters.origin)
+
+
 def _optimizer(found: Found, label: str, reading: Reading) -> None:
     kind, momentum = found.get("optimizer.type"), found.get("optimizer.params.momentum")
     if kind is None or kind.value.lower() == AUTO:
         return
-    name, note = optimizer_name(kind.value, momentum=momentum is not None and bool(momentum.value))
-    if name is None:
-        reading.warnings.append(
-            f"{label}: optimizer.type {kind.value!r} is not known; say its bytes with --optimizer or --k"
-        )
-        return
-    reading.values["optimizer"] = Given(name, kind.origin)
-    if note:
-        reading.warnings.append(f"{label}: optimizer.type {kind.value}: {note}")
+    heavy = momentum is not None and bool(momentum.value)
+    set_optimizer(kind, "optimizer.type", label, reading, momentum=heavy)
 
 
 def _offload(found: Found, label: str, reading: Reading) -> None:
@@ -219,8 +229,11 @@ def _activations(found: Found, label: str, reading: Reading) -> None:
 
 
 def _batches(reading: Reading, label: str, dp: int | None) -> None:
-    names = ("global_batch", "micro_batch", "grad_accum")
-    train, micro, accum = (reading.value(name) for name in names)
+    total = reading.totals.get("global_batch")
+    train = None if total is None or total.value == AUTO else total.value
+    micro, accum = reading.value("micro_batch"), reading.value("grad_accum")
+    if train is None:
+        reading.totals.pop("global_batch", None)
     if train is None and micro is None:
         return
     try:
@@ -229,9 +242,11 @@ def _batches(reading: Reading, label: str, dp: int | None) -> None:
         reading.warnings.append(f"{label}: {error.message}: DeepSpeed refuses this")
         return
     origin = f"file:{label}:train_batch_size = micro × accumulation × data-parallel size"
-    for name, value in zip((*names, "dp"), completed, strict=True):
+    for name, value in zip(("micro_batch", "grad_accum", "dp"), completed[1:], strict=True):
         if value is not None:
             reading.values.setdefault(name, Given(value, origin))
+    if completed[0] is not None:
+        reading.totals.setdefault("global_batch", Given(completed[0], origin))
 
 
 def batch_triangle(

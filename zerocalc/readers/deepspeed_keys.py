@@ -28,7 +28,7 @@ def _inert(section: str, *names: str) -> list[Key]:
 
 
 BATCH = (
-    Key("train_batch_size", "positive", "modelled", "global_batch"),
+    Key("train_batch_size", "positive", "modelled", "totals.global_batch"),
     Key("train_micro_batch_size_per_gpu", "positive", "modelled", "micro_batch"),
     Key("gradient_accumulation_steps", "positive", "modelled", "grad_accum"),
 )
@@ -151,16 +151,12 @@ PARALLEL = (
     _unmodelled("expert_parallel", "expert groups"),
 )
 
+_A = "activation_checkpointing"
 ACTIVATIONS = (
-    _unmodelled(
-        "activation_checkpointing.partition_activations", "checkpoints are split over tensor-parallel ranks"
-    ),
-    _unmodelled("activation_checkpointing.cpu_checkpointing", "checkpoints are kept in host memory"),
-    _unmodelled(
-        "activation_checkpointing.contiguous_memory_optimization", "checkpoints get one preallocated buffer"
-    ),
-    *_inert("activation_checkpointing", "number_checkpoints", "synchronize_checkpoint_boundary", "profile"),
-    *_inert("activation_checkpointing", "use_reentrant"),
+    Key(f"{_A}.partition_activations", "bool", "modelled", "settings.partition_activations", default=False),
+    Key(f"{_A}.cpu_checkpointing", "bool", "modelled", "settings.cpu_checkpointing", default=False),
+    _unmodelled(f"{_A}.contiguous_memory_optimization", "checkpoints get one preallocated buffer"),
+    *_inert(_A, "number_checkpoints", "synchronize_checkpoint_boundary", "profile", "use_reentrant"),
 )
 
 OPTIMIZER = (

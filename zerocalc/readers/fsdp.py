@@ -44,6 +44,7 @@ def fsdp_keys(section: str) -> tuple[Key, ...]:
         row("version", "positive", "modelled"),
         row("offload_params", "bool", "modelled"),
         row("activation_checkpointing", "bool", "modelled"),
+        row("use_orig_params", "bool", "modelled"),
         row("auto_wrap_policy", "text", "unmodelled", neutral=_WRAPPED_BY_LAYER, note="units are not the layers"),
         row("backward_prefetch", "text", "unmodelled", "fsdp_backward_prefetch_policy", "backward_prefetch_policy",
             neutral=_PREFETCH_AS_USUAL, note="fewer units are gathered ahead"),
@@ -51,7 +52,7 @@ def fsdp_keys(section: str) -> tuple[Key, ...]:
         row("mixed_precision_policy", "any", "unmodelled", note="give --param-dtype and --reduce-dtype"),
         *(row(name) for name in (
             "transformer_layer_cls_to_wrap", "transformer_cls_to_wrap", "min_num_params", "limit_all_gathers",
-            "use_orig_params", "sync_module_states", "cpu_ram_efficient_loading", "state_dict_type",
+            "sync_module_states", "cpu_ram_efficient_loading", "state_dict_type",
             "final_state_dict_type", "ignored_modules", "xla", "xla_fsdp_settings", "xla_fsdp_grad_ckpt",
             "xla_fsdp_v2", "tensor_parallel_degree", "wrap_policy",
         )),
@@ -77,10 +78,11 @@ def apply_fsdp(
         given = Given("full_shard", f"default:FSDP (no strategy in {label})")
     name, resharded = _STRATEGY[_word(given, label)]
     reading.values["strategy"] = Given(name, given.origin)
-    if resharded is not None and version.value != 1:
+    if name in ("zero3", "hsdp") and (version.value != 1 or not resharded):
         reading.settings["reshard_after_forward"] = Given(resharded, given.origin)
-    elif name == "hsdp" and not resharded:
-        reading.settings["reshard_after_forward"] = Given(False, given.origin)
+    original = found.get(f"{section}.use_orig_params")
+    if original is not None and version.value == 1 and original.value != AUTO:
+        reading.settings["use_orig_params"] = original
     offload = found.get(f"{section}.offload_params")
     if offload is not None and offload.value != AUTO:
         set_offload(offload, reading)

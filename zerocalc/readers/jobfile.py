@@ -49,6 +49,12 @@ def _number(value: Any, name: str) -> Any:
     return value
 
 
+def _switch(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise _refuse(name, value, "true or false")
+    return value
+
+
 def _names(value: Any, name: str) -> list[str]:
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
@@ -63,21 +69,23 @@ def _name_or_names(value: Any, name: str) -> Any:
 
 VOCABULARY: dict[str, Check] = {
     **dict.fromkeys(("gpus", "dp", "tp", "pp", "cp", "ep", "etp", "gpus_per_node", "shard_size"), _count),
-    **dict.fromkeys(("micro_batch", "seq_len", "grad_accum", "lora_rank", "tokens", "global_batch"), _count),
+    **dict.fromkeys(("micro_batch", "seq_len", "grad_accum", "lora_rank", "tokens", "expert_params"), _count),
     **dict.fromkeys(("gpu", "node", "host_memory", "nvme_memory", "precision", "optimizer"), _text),
     **dict.fromkeys(("param_dtype", "grad_dtype", "reduce_dtype", "frozen_dtype"), _text),
-    **dict.fromkeys(("offload_optimizer", "offload_params", "checkpointing", "attention"), _text),
+    **dict.fromkeys(("offload_optimizer", "offload_params", "checkpointing", "attention", "loss"), _text),
     **dict.fromkeys(("deepspeed", "accelerate", "torchtitan", "hub", "presets"), _text),
     **dict.fromkeys(("strategy", "framework"), _name_or_names),
     **dict.fromkeys(("lora_targets", "also"), _names),
     **dict.fromkeys(("k", "mfu"), _number),
+    "sequence_parallel": _switch,
     **dict.fromkeys(("model", "trainable", "reserve"), _count_or_text),
 }
 """Every key of a job file, as the flag of the same name, with its shallow check."""
 
 SECTIONS = ("ranks", "machine", "what", "bytes", "offload", "work", "files")
 """Optional groups, as in the help text: `[offload] optimizer = "cpu"` is `offload_optimizer`."""
-_FILES = ("deepspeed", "accelerate", "torchtitan", "presets")
+FILES = ("deepspeed", "accelerate", "torchtitan", "hub", "presets")
+"""Keys that name other files: they go to `Reading.files`, with paths relative to the job file."""
 _IGNORED = ("$schema", "schema_version")
 
 
@@ -93,42 +101,62 @@ def read_job(path: str | Path) -> Reading:
 
 def job_reading(data: Mapping[str, Any], label: str, *, base: Path | None = None) -> Reading:
     """The reading of a job that is already a mapping; paths in it are relative to `base`."""
-    reading = Reading()
+    job = _Job(label, base)
     for raw, value in data.items():
         key = _snake(raw)
         if key in _IGNORED:
             continue
         if key == "settings":
-            _settings(value, label, reading)
+            _settings(value, label, job.reading)
         elif key in SECTIONS and isinstance(value, dict):
             for name, inner in value.items():
                 snake = _snake(name)
                 joined = f"{key}_{snake}"
-                _take(joined if joined in VOCABULARY else snake, inner, f"{raw}.{name}", label, reading, base)
+                job.take(joined if joined in VOCABULARY else snake, inner, f"{raw}.{name}")
         else:
-            _take(key, value, str(raw), label, reading, base)
-    return reading
+            job.take(key, value, str(raw))
+    return job.reading
 
 
 def _snake(name: object) -> str:
     return str(name).strip().replace("-", "_")
 
 
-def _take(key: str, value: Any, written: str, label: str, reading: Reading, base: Path | None) -> None:
-    check = VOCABULARY.get(key)
-    if check is None:
-        raise SpecError(
-            f"{label}: unknown key {written!r}{_suggestion(key)}", hint="keys are the flags without --"
-        )
-    if key in reading.values:
-        raise SpecError(f"{label}: {written}: given twice", hint="keep one of them")
-    if value is None:
-        return
-    checked = check(value, f"{label}: {written}")
-    if base is not None and isinstance(checked, str) and (key in _FILES or checked.startswith(("./", "../"))):
-        checked = str(base / checked)
-        checked = checked if key != "model" or "/" in checked else f"./{checked}"
-    reading.values[key] = Given(checked, f"file:{label}:{written}")
+class _Job:
+    """A job file being read."""
+
+    def __init__(self, label: str, base: Path | None) -> None:
+        self.label = label
+        self.base = base
+        self.reading = Reading()
+
+    def take(self, key: str, value: Any, written: str) -> None:
+        """Check one key and its value, and put it in its place."""
+        check = VOCABULARY.get(key)
+        if check is None:
+            raise SpecError(
+                f"{self.label}: unknown key {shown(written)}{_suggestion(key)}",
+                hint="keys are the flags without --",
+            )
+        place = self.reading.files if key in FILES else self.reading.values
+        if key in place:
+            raise SpecError(f"{self.label}: {written}: given twice", hint="keep one of them")
+        if value is None:
+            return
+        checked = self.located(key, check(value, f"{self.label}: {written}"))
+        place[key] = Given(checked, f"file:{self.label}:{written}")
+
+    def located(self, key: str, value: Any) -> Any:
+        """Resolve a path beside the job file."""
+        is_path = key in FILES and key != "hub"
+        if (
+            self.base is None
+            or not isinstance(value, str)
+            or not (is_path or value.startswith(("./", "../")))
+        ):
+            return value
+        path = str(self.base / value)
+        return path if is_path or "/" in path else f"./{path}"
 
 
 def _suggestion(key: str) -> str:

@@ -5,13 +5,15 @@ A reader is a table of `Key` rows and a few rules over what `scan` finds. A new 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from zerocalc.errors import SpecError
 from zerocalc.readers.convert import AUTO, CONVERTERS, Kind, is_placeholder, shown
 from zerocalc.readers.reading import Given, Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 Effect = Literal["modelled", "unmodelled", "inert"]
 NO_BYTES: tuple[Any, ...] = (None, False, 0, 1, "", "none")
@@ -29,7 +31,7 @@ class Key:
     kind: Kind = "any"
     effect: Effect = "inert"
     to: str = ""
-    """Where the value goes unchanged: a name of `Reading.values`, or `settings.<name>`."""
+    """Where the value goes unchanged: a name of `Reading.values`, or `settings.<name>`, `totals.<name>`."""
     aliases: tuple[str, ...] = ()
     default: Any = None
     neutral: tuple[Any, ...] = NO_BYTES
@@ -85,77 +87,83 @@ def scan(data: Mapping[Any, Any], table: Table, label: str, reading: Reading) ->
 
     Raises SpecError for a value that a modelled key cannot have.
     """
-    found: Found = {}
-    unknown: list[str] = []
-    _walk(data, "", table, label, reading, found, unknown)
-    if unknown:
-        reading.warnings.append(f"{label}: unknown keys, not read: {', '.join(unknown)}")
-    for path, given in found.items():
+    scanner = _Scanner(table, label, reading.warnings)
+    scanner.walk(data, "")
+    if scanner.unknown:
+        reading.warnings.append(f"{label}: unknown keys, not read: {', '.join(scanner.unknown)}")
+    places = {"settings": reading.settings, "totals": reading.totals, "files": reading.files}
+    for path, given in scanner.found.items():
         row = table.find(path)
-        if row is not None and row.to.startswith("settings."):
-            reading.settings[row.to.removeprefix("settings.")] = given
-        elif row is not None and row.to and given.value != AUTO:
-            reading.values[row.to] = given
-    return found
+        place, _, name = row.to.partition(".") if row is not None else ("", "", "")
+        if name:
+            places[place][name] = given
+        elif place and given.value != AUTO:
+            reading.values[place] = given
+    return scanner.found
 
 
-def _walk(
-    data: Mapping[Any, Any],
-    section: str,
-    table: Table,
-    label: str,
-    reading: Reading,
-    found: Found,
-    unknown: list[str],
-) -> None:
-    for raw_name, value in data.items():
-        name = str(raw_name)
-        path = f"{section}.{name}" if section else name
-        row = table.find(path)
-        if row is not None and not (isinstance(value, dict) and path in table.sections):
-            _take(row, path, value, label, reading, found)
-        elif path in table.sections:
-            if isinstance(value, dict):
-                _walk(value, path, table, label, reading, found, unknown)
+class _Scanner:
+    """One pass over one file."""
+
+    def __init__(self, table: Table, label: str, warnings: list[str]) -> None:
+        self.table = table
+        self.label = label
+        self.warnings = warnings
+        self.found: Found = {}
+        self.unknown: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(f"{self.label}: {text}")
+
+    def walk(self, data: Mapping[Any, Any], section: str) -> None:
+        for raw_name, value in data.items():
+            name = str(raw_name)
+            path = f"{section}.{name}" if section else name
+            row = self.table.find(path)
+            if row is not None and not (isinstance(value, dict) and path in self.table.sections):
+                self.take(row, path, value)
+            elif path not in self.table.sections:
+                self.stray(path, name, section)
+            elif isinstance(value, dict):
+                self.walk(value, path)
             elif value is not None:
-                reading.warnings.append(
-                    f"{label}: {path} must be a section of keys (got {shown(value)}); not read"
-                )
-        elif homes := table.homes(path):
+                self.warn(f"{path} must be a section of keys (got {shown(value)}); not read")
+
+    def stray(self, path: str, name: str, section: str) -> None:
+        """Name a key that the table does not have: at home elsewhere, misspelt, or unknown."""
+        if homes := self.table.homes(path):
             where = f"inside {section}" if section else "at the top level"
-            reading.warnings.append(
-                f"{label}: {name} {where} has no effect; it belongs at {' or '.join(homes[:3])}"
-            )
-        else:
-            near = table.near(path)
-            unknown.append(f"{path} (did you mean {near}?)" if near else path)
-
-
-def _take(row: Key, path: str, value: Any, label: str, reading: Reading, found: Found) -> None:
-    if isinstance(value, list) and row.kind not in ("any", "names"):
-        if len(value) != 1:
-            reading.warnings.append(
-                f"{label}: {path} lists candidates {shown(value)}, not one value; not read"
-            )
+            self.warn(f"{shown(name)[1:-1]} {where} has no effect; it belongs at {' or '.join(homes[:3])}")
             return
-        value = value[0]
-    if value is None:
-        return
-    if row.kind != "any" and is_placeholder(row.kind, value):
-        reading.warnings.append(f"{label}: {path} is a placeholder ({shown(value)}); treated as not given")
-        return
-    try:
-        converted = AUTO if _is_auto(value) and row.kind != "text" else CONVERTERS[row.kind](value)
-    except SpecError as error:
-        if row.effect != "modelled":
-            reading.warnings.append(f"{label}: {path}: {error.message}; not read")
+        near = self.table.near(path)
+        text = shown(path)[1:-1]
+        self.unknown.append(f"{text} (did you mean {near}?)" if near else text)
+
+    def take(self, row: Key, path: str, value: Any) -> None:
+        """Convert one value of a known key; placeholders and lists of candidates are not values."""
+        if isinstance(value, list) and row.kind not in ("any", "names"):
+            if len(value) != 1:
+                self.warn(f"{path} lists candidates {shown(value)}, not one value; not read")
+                return
+            value = value[0]
+        if value is None:
             return
-        raise SpecError(f"{label}: {path}: {error.message}", hint=error.hint) from None
-    if path == row.path or row.path not in found:
-        found[path if row.path.endswith("*") else row.path] = Given(converted, f"file:{label}:{path}")
-    if row.effect == "unmodelled" and not _is_neutral(row, converted):
-        note = f" ({row.note})" if row.note else ""
-        reading.warnings.append(f"{label}: {path} = {shown(value)} moves bytes but is not modelled{note}")
+        if row.kind != "any" and is_placeholder(row.kind, value):
+            self.warn(f"{path} is a placeholder ({shown(value)}); treated as not given")
+            return
+        try:
+            converted = AUTO if _is_auto(value) and row.kind != "text" else CONVERTERS[row.kind](value)
+        except SpecError as error:
+            if row.effect == "modelled":
+                raise SpecError(f"{self.label}: {path}: {error.message}", hint=error.hint) from None
+            self.warn(f"{path}: {error.message}; not read")
+            return
+        if path == row.path or row.path not in self.found:
+            key = path if row.path.endswith("*") else row.path
+            self.found[key] = Given(converted, f"file:{self.label}:{path}")
+        if row.effect == "unmodelled" and not _is_neutral(row, converted):
+            note = f" ({row.note})" if row.note else ""
+            self.warn(f"{path} = {shown(value)} moves bytes but is not modelled{note}")
 
 
 def _is_auto(value: Any) -> bool:

@@ -4,43 +4,68 @@ from __future__ import annotations
 
 import re
 
+from zerocalc.readers.reading import Given, Reading
+
 PRECISION_OF = {
-    "bf16": "bf16-mixed",
-    "fp16": "fp16-mixed",
+    "bf16": "mixed-bf16",
+    "fp16": "mixed-fp16",
     "fp32": "fp32",
     "no": "fp32",
-    "fp8": "fp8",
+    "fp8": "fp8-te",
     "pure-bf16": "bf16-pure",
-    "autocast": "amp-autocast",
+    "autocast": "fp32",
+    "bf16-master": "bf16-master",
+    "bf16-master-states": "bf16-master-states",
 }
 """Presets of `--precision` by what the tools call them; autocast keeps fp32 weights, gradients and states."""
 
 _OPTIMIZERS = {
-    "adam": "adam", "adamw": "adamw", "fusedadam": "adam", "fusedadamw": "adamw", "cpuadam": "adam",
-    "deepspeedcpuadam": "adamw", "deepspeedadam": "adam",
-    "deepspeedadamw": "adamw", "torchadam": "adam", "torchadamw": "adamw", "adamwtorch": "adamw", "adamwtorchfused": "adamw", "adamwhf": "adamw",
-    "adamwapexfused": "adamw", "adamwtorchxla": "adamw", "adamwtorchnpufused": "adamw", "adamwanyprecision": "adamw",
-    "pagedadamw": "adamw", "pagedadamw32bit": "adamw", "adamw32bit": "adamw",
-    "adamw8bit": "adamw-8bit", "adamwbnb8bit": "adamw-8bit", "pagedadamw8bit": "adamw-8bit", "adam8bit": "adamw-8bit",
-    "adamwtorch8bit": "adamw-8bit", "adamwtorch4bit": "adamw-4bit", "aoadamw8bit": "adamw-8bit",
-    "aoadamw4bit": "adamw-4bit", "adamwfp8": "adamw-8bit", "aoadamwfp8": "adamw-8bit",
-    "sgd": "sgd", "adagrad": "adagrad", "cpuadagrad": "adagrad", "adafactor": "adafactor",
-    "lion": "lion", "fusedlion": "lion", "cpulion": "lion", "lion32bit": "lion", "pagedlion32bit": "lion",
-    "lion8bit": "lion-8bit", "pagedlion8bit": "lion-8bit", "muon": "muon", "lamb": "lamb", "fusedlamb": "lamb",
-    "onebitadam": "adam", "onebitlamb": "lamb", "zerooneadam": "adam", "rmsprop": "rmsprop",
+    "adam": ("adam", "fusedadam", "cpuadam", "deepspeedadam", "torchadam"),
+    "adamw": (
+        "adamw", "fusedadamw", "deepspeedcpuadam", "deepspeedadamw", "torchadamw", "adamwtorch", "adamwtorchfused",
+        "adamwhf", "adamwapexfused", "adamwtorchxla", "adamwtorchnpufused", "adamwanyprecision", "pagedadamw",
+        "pagedadamw32bit", "adamw32bit",
+    ),
+    "adam8bit": ("adam8bit", "adamw8bit", "adamwbnb8bit", "pagedadamw8bit", "pagedadam8bit"),
+    "adam8bit-torchao": ("adamwtorch8bit", "aoadamw8bit", "adamwfp8", "aoadamwfp8"),
+    "adam4bit": ("adamwtorch4bit", "aoadamw4bit"),
+    "adafactor-hf": ("adafactor",),
+    "sgd": ("sgd",),
+    "lion": ("lion", "fusedlion", "cpulion", "lion32bit", "pagedlion32bit"),
+    "muon": ("muon",),
 }  # fmt: skip
+"""Presets of `--optimizer` by the names other tools use, without case and punctuation."""
+
+_SAME_BYTES = {
+    "lamb": ("adam", ("lamb", "fusedlamb")),
+    "sgd-momentum": ("sgd-momentum", ("adagrad", "cpuadagrad", "rmsprop", "rmspropbnb")),
+    "1-bit": ("adam", ("onebitadam", "onebitlamb", "zerooneadam")),
+}
+"""Optimizers that keep what a preset keeps: two moments as Adam, one state as SGD with momentum."""
 _COMPRESSED = ("onebit", "zeroone")
 
 
-def optimizer_name(text: str, *, momentum: bool = False) -> tuple[str | None, str]:
-    """zerocalc's name for an optimizer of another tool (None when unknown), and what its count leaves out."""
-    plain = re.sub(r"[^a-z0-9]", "", text.lower().rpartition(".")[2])
-    name = _OPTIMIZERS.get(plain)
+def set_optimizer(given: Given, key: str, label: str, reading: Reading, *, momentum: bool = False) -> None:
+    """Put the preset of another tool's optimizer into the reading, or say that it is not known."""
+    plain = re.sub(r"[^a-z0-9]", "", given.value.lower().rpartition(".")[2])
+    name = next((preset for preset, names in _OPTIMIZERS.items() if plain in names), None)
     if name == "sgd" and momentum:
         name = "sgd-momentum"
-    note = (
-        "error-feedback buffers and compressed gradients are not modelled"
-        if plain.startswith(_COMPRESSED)
-        else ""
-    )
-    return name, note
+    if name is None:
+        name = next((preset for preset, names in _SAME_BYTES.values() if plain in names), None)
+        if name is not None:
+            reading.assumptions.append(f"{label}: {key} {given.value} keeps the bytes of {name}")
+    if name is None:
+        reading.warnings.append(
+            f"{label}: {key} {given.value!r} is not known; say its bytes with --optimizer or --k"
+        )
+        return
+    reading.values["optimizer"] = Given(name, given.origin)
+    if plain.startswith(_COMPRESSED):
+        reading.warnings.append(
+            f"{label}: {key} {given.value} moves bytes that are not modelled (error feedback, compressed gradients)"
+        )
+    if plain.startswith("paged"):
+        reading.warnings.append(
+            f"{label}: {key} {given.value} may move states to host memory, which is not modelled"
+        )

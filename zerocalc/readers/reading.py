@@ -18,13 +18,16 @@ class Given:
 class Reading:
     """One file in zerocalc's vocabulary.
 
-    `values` are keyed by flag names in snake_case, `settings` by the framework's own names (dotted below a section,
-    such as `offload_optimizer.ratio`). What moves bytes but is not modelled, has no effect, or is unknown is in
-    `warnings`; what had to be supposed is in `assumptions`.
+    `values` are keyed by the job's words (the flags in snake_case), `settings` by the framework's own names (dotted
+    below a section, such as `offload_optimizer.ratio`). `totals` are what the file says that is no word of a job but
+    ties words together: `global_batch`, `replicas`. `files` are the other files a job file names. What moves bytes but
+    is not modelled, has no effect, or is unknown is in `warnings`; what had to be supposed is in `assumptions`.
     """
 
     values: dict[str, Given] = field(default_factory=dict)
     settings: dict[str, Given] = field(default_factory=dict)
+    totals: dict[str, Given] = field(default_factory=dict)
+    files: dict[str, Given] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
 
@@ -35,9 +38,13 @@ class Reading:
 
     def absorb(self, other: Reading) -> None:
         """Add what `other` says; what is already here stands."""
-        for name, given in other.values.items():
-            self.values.setdefault(name, given)
-        for name, given in other.settings.items():
-            self.settings.setdefault(name, given)
+        for mine, theirs in (
+            (self.values, other.values),
+            (self.settings, other.settings),
+            (self.totals, other.totals),
+            (self.files, other.files),
+        ):
+            for name, given in theirs.items():
+                mine.setdefault(name, given)
         self.warnings += other.warnings
         self.assumptions += other.assumptions

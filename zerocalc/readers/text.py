@@ -10,11 +10,13 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from zerocalc.errors import FileError, ZerocalcError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 KIB, MIB = 2**10, 2**20
 MAX_TEXT_BYTES = 16 * MIB

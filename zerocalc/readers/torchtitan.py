@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocalc.readers.convert import AUTO
 from zerocalc.readers.fsdp import set_offload
 from zerocalc.readers.keys import Found, scan
-from zerocalc.readers.names import PRECISION_OF, optimizer_name
+from zerocalc.readers.names import PRECISION_OF, set_optimizer
 from zerocalc.readers.reading import Given, Reading
 from zerocalc.readers.text import read_mapping
 from zerocalc.readers.torchtitan_keys import KEYS, MODELS, A, P, T
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 _DEGREES = {
     "tp": "tensor_parallel_degree",
@@ -81,7 +83,7 @@ def _mesh(found: Found, label: str, reading: Reading, gpus: int | None) -> None:
         reading.values["dp"] = Given(shard * replicas, origin)
     if replicas != 1:
         replicate = found[f"{P}.data_parallel_replicate_degree"]
-        reading.values["replicas"] = replicate
+        reading.totals["replicas"] = replicate
         if shard > 1:
             reading.values["shard_size"] = Given(shard * reading.value("cp", 1), origin)
         elif shard < 0:
@@ -114,11 +116,13 @@ def _strategy(found: Found, label: str, reading: Reading) -> bool:
         reading.warnings.append(f"{label}: fsdp_reshard_after_forward {word!r} is not known; read as default")
     reshard = _RESHARD.get(word, reading.value("pp", 1) == 1)
     where = policy.origin if policy else f"default:torchtitan fsdp_reshard_after_forward (not in {label})"
-    reading.settings["reshard_after_forward"] = Given(reshard, where)
+    reading.settings["wrap"] = Given("torchtitan", f"file:{label}")
     name = "hsdp" if replicas != 1 and shard != 1 else "zero3" if reshard else "zero2"
     replicate = found.get(f"{P}.data_parallel_replicate_degree")
     chosen = {"hsdp": replicate.origin if replicate else origin, "zero2": where}
     reading.values["strategy"] = Given(name, chosen.get(name, origin))
+    if name != "zero2" and (word in _RESHARD or not reshard):
+        reading.settings["reshard_after_forward"] = Given(reshard, where)
     offload = found.get(f"{T}.enable_cpu_offload")
     if offload is not None and offload.value != AUTO:
         set_offload(offload, reading)
@@ -146,15 +150,19 @@ def _precision(found: Found, label: str, reading: Reading, *, sharded: bool) -> 
     else:
         word = compute.value if sharded else "autocast"
         reading.values["precision"] = Given(PRECISION_OF[word], compute.origin)
+        if not sharded:
+            reading.settings["autocast"] = Given(True, compute.origin)
     if sharded:
-        reading.values["reduce_dtype"] = dtype("mixed_precision_reduce", "fp32")
+        reduce = dtype("mixed_precision_reduce", "fp32")
+        reading.values["reduce_dtype"] = reading.settings["reduce_dtype"] = reduce
+        reading.settings["param_dtype"] = compute
 
 
 def _batches(found: Found, label: str, reading: Reading) -> None:
     total = found.get(f"{T}.global_batch_size")
     if total is None or total.value == AUTO or total.value < 0:
         return
-    reading.values["global_batch"] = total
+    reading.totals["global_batch"] = total
     micro, dp = reading.value("micro_batch"), reading.value("dp")
     if micro is None or dp is None or "grad_accum" in reading.values:
         return
@@ -192,17 +200,12 @@ def _optimizer(found: Found, label: str, reading: Reading) -> None:
     fused = found.get("optimizer.fused")
     if how is None and fused is not None and fused.value is True:
         how = Given("fused", fused.origin)
-    if how is not None:
-        reading.settings["implementation"] = how
+    if how is not None and how.value != AUTO:
+        for name in ("fused", "foreach"):
+            reading.settings[name] = Given(how.value.lower() == name, how.origin)
     if kind is None:
         return
-    name, _ = optimizer_name(kind.value)
-    if name is None:
-        reading.warnings.append(
-            f"{label}: optimizer.name {kind.value!r} is not known; say its bytes with --optimizer or --k"
-        )
-    else:
-        reading.values["optimizer"] = Given(name, kind.origin)
+    set_optimizer(kind, "optimizer.name", label, reading)
 
 
 def _float8(found: Found, label: str, reading: Reading) -> None:

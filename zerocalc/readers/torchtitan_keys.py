@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from zerocalc.readers.convert import Kind
+from typing import TYPE_CHECKING
+
 from zerocalc.readers.keys import Key, Table
+
+if TYPE_CHECKING:
+    from zerocalc.readers.convert import Kind
 
 P, T, E, A = "parallelism", "training", "experimental", "activation_checkpoint"
 

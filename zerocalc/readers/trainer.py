@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
-from zerocalc.readers.accelerate import read_beside, set_precision
+from zerocalc.readers.accelerate import read_beside, set_accumulation, set_precision
 from zerocalc.readers.convert import AUTO, shown
 from zerocalc.readers.deepspeed import deepspeed_reading
 from zerocalc.readers.fsdp import SHARDING, apply_fsdp, set_hybrid_group, set_offload
 from zerocalc.readers.keys import Found, scan
-from zerocalc.readers.names import PRECISION_OF, optimizer_name
+from zerocalc.readers.names import PRECISION_OF, set_optimizer
 from zerocalc.readers.reading import Given, Reading
 from zerocalc.readers.trainer_keys import FSDP, KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _ATTENTION = {
     "flash_attention": "flash", "flash_attention_2": "flash", "flash_attention_3": "flash", "sdpa": "flash",
@@ -20,6 +23,9 @@ _ATTENTION = {
     "eager": "eager", "disabled": "eager", "sdp_attention": "flash", "xformers_attention": "flash",
     "eager_attention": "eager",
 }  # fmt: skip
+_ADAPTERS = ("lora", "qlora", "dora", "qalora")
+_MODULE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+ALL_LINEAR = "all-linear"
 _OFF = ("false", "none", "no", "off", "", "null")
 _UNDECIDED = (AUTO, "true")
 
@@ -29,10 +35,11 @@ def trainer_reading(data: Mapping[str, Any], label: str, *, dp: int | None = Non
     reading = Reading()
     found = scan(data, KEYS, label, reading)
     kind = _strategy(found, label, reading, dp)
-    _groups(found, label, reading)
+    _groups(found, reading)
+    _data_parallel(found, kind, reading)
     set_hybrid_group(label, reading)
-    _precision(found, kind, label, reading)
     _adapter(found, label, reading)
+    _precision(found, kind, label, reading)
     _checkpointing(found, label, reading)
     _attention(found, reading)
     _optimizer(found, label, reading)
@@ -86,7 +93,7 @@ def _fsdp_words(given: Given | None) -> list[str] | None:
     return [] if words == ["true"] else words
 
 
-def _groups(found: Found, label: str, reading: Reading) -> None:
+def _groups(found: Found, reading: Reading) -> None:
     shard, replicas = found.get("dp_shard_size"), found.get("dp_replicate_size")
     if shard is None or AUTO in (shard.value, replicas.value if replicas else None):
         return
@@ -95,6 +102,19 @@ def _groups(found: Found, label: str, reading: Reading) -> None:
         reading.values["shard_size"] = Given(shard.value * reading.value("cp", 1), shard.origin)
     if (size := shard.value * (replicas.value if replicas else 1)) > 1:
         reading.values.setdefault("dp", Given(size, shard.origin))
+
+
+def _data_parallel(found: Found, kind: str, reading: Reading) -> None:
+    """The knobs of DistributedDataParallel, and gradient synchronisation under accumulation."""
+    if kind == "MULTI_GPU":
+        for key, name in (
+            ("ddp_bucket_cap_mb", "bucket_cap_mb"),
+            ("ddp_find_unused_parameters", "find_unused_parameters"),
+        ):
+            given = found.get(key)
+            if given is not None and given.value != AUTO:
+                reading.settings[name] = given
+    set_accumulation(kind, reading)
 
 
 def _precision(found: Found, kind: str, label: str, reading: Reading) -> None:
@@ -123,45 +143,81 @@ def _precision(found: Found, kind: str, label: str, reading: Reading) -> None:
             reading.warnings.append(
                 f"{label}: {name} = {shown(given.value)} is neither true, false, auto nor full"
             )
+        if "base_model" in found and found["base_model"].origin.endswith(":base_model"):
+            adapted = _is_adapted(found)
+            _loaded_in_16_bits(
+                Given(name, given.origin), label, reading, adapted=adapted, ddp=kind == "MULTI_GPU"
+            )
         set_precision(Given(name, given.origin), kind, label, reading)
     elif kind != "DEEPSPEED":
         set_precision(None, kind, label, reading)
 
 
+def _loaded_in_16_bits(dtype: Given, label: str, reading: Reading, *, adapted: bool, ddp: bool) -> None:
+    """Axolotl loads the weights in the type it computes in; only what an adapter trains is in fp32."""
+    if adapted:
+        reading.values.setdefault("frozen_dtype", dtype)
+    elif ddp and dtype.value == "bf16":
+        reading.values["precision"] = Given(PRECISION_OF["pure-bf16"], dtype.origin)
+        reading.assumptions.append(f"{label}: axolotl loads the weights in bf16, and trains them as they are")
+
+
+def _is_adapted(found: Found) -> bool:
+    adapter = found.get("adapter")
+    named = "" if adapter is None else str(adapter.value).lower()
+    return named in _ADAPTERS or (found.get("use_peft") is not None and named not in _OFF)
+
+
 def _adapter(found: Found, label: str, reading: Reading) -> None:
+    """LoRA and its kin: what is trained, and in what the frozen weights are held."""
     adapter, rank = found.get("adapter"), found.get("lora_r")
     name = str(adapter.value).lower() if adapter is not None else ""
-    on = name in ("lora", "qlora", "dora", "qalora") or (
-        found.get("use_peft") is not None and name not in _OFF
-    )
-    bits = next(
-        (
-            (dtype, given)
-            for key, dtype in (("load_in_4bit", "nf4"), ("load_in_8bit", "int8"))
-            if (given := found.get(key)) is not None and given.value is True
-        ),
-        None,
-    )
-    quantized = found.get("quantization_bit")
-    if bits is None and quantized is not None and quantized.value in (4, 8):
-        bits = ("nf4" if quantized.value == 4 else "int8", quantized)
-    if bits is not None and on:
-        reading.values["frozen_dtype"] = Given(*((bits[0], bits[1].origin)))
-    elif bits is not None:
+    on = _is_adapted(found)
+    quantized = _quantized(found)
+    if quantized is not None and on:
+        reading.values["frozen_dtype"] = quantized
+    elif quantized is not None:
         reading.warnings.append(f"{label}: quantized weights without an adapter are not modelled")
     if not on:
-        if adapter is not None and name not in (*_OFF, "full"):
+        if name not in (*_OFF, "full"):
             reading.warnings.append(
                 f"{label}: adapter {name!r} moves bytes but is not modelled; say it with --trainable"
             )
         return
     if rank is not None and rank.value not in (AUTO, 0):
         reading.values["lora_rank"] = rank
+        _targets(found, label, reading)
+
+
+def _quantized(found: Found) -> Given | None:
+    """The element type of quantized weights."""
+    for key, dtype in (("load_in_4bit", "nf4"), ("load_in_8bit", "int8")):
+        given = found.get(key)
+        if given is not None and given.value is True:
+            return Given(dtype, given.origin)
+    bits = found.get("quantization_bit")
+    dtypes = {4: "nf4", 8: "int8"}
+    return Given(dtypes[bits.value], bits.origin) if bits is not None and bits.value in dtypes else None
+
+
+def _targets(found: Found, label: str, reading: Reading) -> None:
+    """Adapted modules by their last names; a pattern is not matched here, and stands for every linear layer."""
     linear, modules = found.get("lora_target_linear"), found.get("lora_target_modules")
     if linear is not None and linear.value is True:
-        reading.values["lora_targets"] = Given(["all-linear"], linear.origin)
-    elif modules is not None and modules.value != AUTO and modules.value:
-        reading.values["lora_targets"] = modules
+        reading.values["lora_targets"] = Given([ALL_LINEAR], linear.origin)
+        return
+    if modules is None or modules.value in (AUTO, "", []):
+        return
+    raw = modules.value if isinstance(modules.value, list) else str(modules.value).split(",")
+    names = [str(name).strip().rpartition(".")[2] for name in raw]
+    if names in (["all"], ["all-linear"]):
+        names = [ALL_LINEAR]
+    elif not all(_MODULE.fullmatch(name) for name in names):
+        reading.warnings.append(
+            f"{label}: lora_target_modules {shown(modules.value)} is a pattern; read as {ALL_LINEAR}"
+        )
+        names = [ALL_LINEAR]
+    reading.values["lora_targets"] = Given(list(dict.fromkeys(names)), modules.origin)
 
 
 def _checkpointing(found: Found, label: str, reading: Reading) -> None:
@@ -202,14 +258,4 @@ def _optimizer(found: Found, label: str, reading: Reading) -> None:
     given = found.get("optimizer")
     if given is None or "optimizer" in reading.values:
         return
-    name, note = optimizer_name(given.value)
-    if name is None:
-        reading.warnings.append(
-            f"{label}: optimizer {given.value!r} is not known; say its bytes with --optimizer or --k"
-        )
-        return
-    reading.values["optimizer"] = Given(name, given.origin)
-    if given.value.startswith("paged_"):
-        note = "paged states may move to host memory, which is not modelled"
-    if note:
-        reading.warnings.append(f"{label}: optimizer {given.value}: {note}")
+    set_optimizer(given, "optimizer", label, reading)

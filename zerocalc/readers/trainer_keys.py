@@ -15,7 +15,7 @@ WORK = (
     Key("sequence_len", "positive", "modelled", "seq_len",
         aliases=("max_seq_length", "max_seq_len", "cutoff_len", "max_length", "block_size", "model_max_length")),
     Key("micro_batch_size", "positive", "modelled", "micro_batch", aliases=("per_device_train_batch_size",)),
-    Key("batch_size", "positive", "modelled", "global_batch"),
+    Key("batch_size", "positive", "modelled", "totals.global_batch"),
     Key("gradient_accumulation_steps", "positive", "modelled", "grad_accum"),
     Key("gradient_checkpointing", "text", "modelled"),
     Key("disable_gradient_checkpointing", "bool", "modelled"),
@@ -46,7 +46,7 @@ BYTES = (
     Key("adapter", "text", "modelled", aliases=("finetuning_type",)),
     Key("use_peft", "bool", "modelled"),
     Key("lora_r", "count", "modelled", aliases=("lora_rank",)),
-    Key("lora_target_modules", "names", "modelled", aliases=("lora_target",)),
+    Key("lora_target_modules", "any", "modelled", aliases=("lora_target",)),
     Key("lora_target_linear", "bool", "modelled"),
     Key("lora_modules_to_save", "any", "unmodelled", note="modules trained in full beside the adapters"),
     Key("lora_target_parameters", "any", "unmodelled", note="adapters on expert tensors"),
@@ -67,8 +67,8 @@ PARALLEL = (
     Key("dp_shard_size", "positive", "modelled"),
     Key("dp_replicate_size", "positive", "modelled"),
     Key("ddp", "bool", "modelled"),
-    Key("ddp_bucket_cap_mb", "positive", "modelled", "settings.bucket_cap_mb"),
-    Key("ddp_find_unused_parameters", "bool"),
+    Key("ddp_bucket_cap_mb", "positive", "modelled"),
+    Key("ddp_find_unused_parameters", "bool", "modelled"),
     Key("world_size", "positive", "modelled", "gpus"),
 )
 
