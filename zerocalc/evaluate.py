@@ -26,11 +26,13 @@ from zerocalc.results import (
 )
 from zerocalc.specs.job import SECTION_WORDS
 from zerocalc.strategies import STRATEGIES, strategy_named
-from zerocalc.units import MAX_BYTES
+from zerocalc.units import MAX_BYTES, ceil_div
 
 if TYPE_CHECKING:
     from zerocalc.specs.job import Job
 
+NEGLIGIBLE = 20
+"""A part smaller than one in so many of the rest no longer matters."""
 ALWAYS_EXCLUDED = "CUDA context, communication buffers and allocator fragmentation (use --reserve)"
 STATES_ONLY = (
     "activations, logits and temporaries (give --micro-batch and --seq-len with a model whose shape is known)"
@@ -204,7 +206,17 @@ def _gpu_memory(view: RankView, plan: Plan) -> GpuMemory:
         floor_bytes=sum(term.bytes for term in states if not term.falls),
         phases=phases,
         terms=[_term_result(term) for term in terms],
+        **_split(view.job, [term for term in terms if phase in term.phases]),
     )
+
+
+def _split(job: Job, live: list[Term]) -> dict[str, Any]:
+    """The peak as a constant and a part that falls with N_d, and the N_d from which the latter no longer matters."""
+    falling = sum(term.bytes for term in live if term.falls)
+    constant = sum(term.bytes for term in live) - falling
+    degree = job.parallelism.data_parallel_size
+    enough = max(1, ceil_div(falling * degree * NEGLIGIBLE, constant)) if constant else None
+    return {"constant_bytes": constant, "falling_bytes": falling, "enough_data_parallel_size": enough}
 
 
 def _tier_memory(job: Job, plan: Plan, tier: str, capacity: int | None) -> TierMemory:

@@ -189,7 +189,7 @@ def rank_views(job: Job) -> list[RankView]:
             num_ranks=job.parallelism.world_size // job.parallelism.pp * len(numbers),
             job=job,
             strategy=strategy,
-            parts=tuple(_parts(layout, job, strategy)) + tuple(part for parts in others for part in parts),
+            parts=tuple(_parts(layout, job, strategy, numbers[0])) + tuple(p for parts in others for p in parts),
             layout=layout,
             stage=numbers[0],
             is_last_stage=numbers[-1] == job.parallelism.pp - 1,
@@ -243,11 +243,11 @@ def _part(
     )
 
 
-def _parts(layout: Layout, job: Job, strategy: Strategy) -> Iterator[Part]:
+def _parts(layout: Layout, job: Job, strategy: Strategy, stage: int) -> Iterator[Part]:
     """The trained model's parts: dense and expert, each trained or frozen, and LoRA's adapter."""
     model = job.model
     if model.adapter is not None:
-        (_, local), *_ = stage_layouts(model.adapter, job.parallelism.model_copy(update={"pp": 1}))
+        local = next(l for numbers, l in stage_layouts(model.adapter, job.parallelism) if stage in numbers)
         yield _part("adapter", "dense", local.num_params, job, strategy, local, trainable=True)
     frozen = _frozen_params(model, layout)
     for kind in ("dense", "expert"):

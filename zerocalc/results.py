@@ -45,7 +45,6 @@ class TermResult:
     formula: str
     inputs: Mapping[str, Any]
     source: str
-    substituted: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +57,13 @@ class GpuMemory:
     floor_bytes: int
     phases: dict[str, int]
     terms: list[TermResult]
+    constant_bytes: int
+    """The part of the peak that more data-parallel ranks do not shrink."""
+    falling_bytes: int
+    """The part of the peak that falls as 1/N_d."""
+    enough_data_parallel_size: int | None
+    """From this N_d on the falling part is under 5% of the constant one, and adding GPUs stops helping; null where
+    nothing is constant, so every further GPU helps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +172,6 @@ class StrategyResult:
     reserve_bytes: int = 0
     headroom_bytes: int | None = None
     binding: str | None = None
-    min_data_parallel_size: int | None = None
-    """The smallest data-parallel degree with which this strategy fits; null when none does or no GPU is given."""
 
 
 @dataclass(frozen=True, kw_only=True)

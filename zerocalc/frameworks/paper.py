@@ -198,11 +198,16 @@ def _partitioned_checkpoints(
 
 def _active(view: RankView, settings: dict[str, Any]) -> Iterator[Pass]:
     """The strategy's passes; one that a setting turns on replaces the plain pass of its phase and tensor."""
-    on = [p for p in view.strategy.passes if p.setting and settings[p.setting] not in (False, 1)]
+    on = [row for row in view.strategy.passes if row.setting and _turned_on(settings[row.setting])]
     replaced = {(p.phase, p.tensor) for p in on}
     for row in view.strategy.passes:
         if row in on or (row.setting is None and (row.phase, row.tensor) not in replaced):
             yield row
+
+
+def _turned_on(value: bool | int | None) -> bool:
+    """Whether a setting turns its pass on: true, or a group of more than one rank."""
+    return value is True or (value is not None and value > 1)
 
 
 def _group_size(view: RankView, part: Part, row: Pass, settings: dict[str, Any]) -> int:

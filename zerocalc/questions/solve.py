@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerocalc.errors import SpecError, UsageError
 from zerocalc.evaluate import evaluate, excluded_of, inapplicable, peak_bytes, request_of
-from zerocalc.results import Solution, SolveAnswer, StrategyResult
+from zerocalc.results import GpuMemory, Solution, SolveAnswer, StrategyResult
 from zerocalc.specs.types import MAX_RANKS
 from zerocalc.strategies import COMPARED
 from zerocalc.units import MAX_PARAMS
@@ -107,27 +107,51 @@ def _answer(
         value=value,
         binding=result.binding,
         data_parallel_size=data_parallel_size,
-        reason=None if value is not None else _why_not(job, result.memory.gpu.floor_bytes),
+        reason=None if value is not None else _why_not(job, result.memory.gpu),
         peak_bytes=None if value is None else result.memory.gpu.peak_bytes,
         headroom_bytes=None if value is None else result.headroom_bytes,
     )
 
 
-def _why_not(job: Job, floor: int) -> str:
+def _why_not(job: Job, gpu: GpuMemory) -> str:
     room = room_of(job)
-    if floor > room:
-        return f"no number of GPUs helps: {floor:,} bytes are not sharded, and one GPU has {room:,}"
-    return f"nothing fits in {room:,} bytes"
+    if gpu.constant_bytes > room:
+        return f"no number of GPUs helps: {gpu.constant_bytes:,} bytes are not sharded, and one GPU has {room:,}"
+    return f"even the smallest needs {gpu.peak_bytes:,} bytes, and one GPU has {room:,}"
 
 
-SOLVERS: dict[str, Callable[[Job], SolveAnswer]] = {"params": _solve_params, "gpus": _solve_gpus}
+def _with_work(job: Job, **work: int) -> Job:
+    return job.model_copy(update={"workload": job.workload.model_copy(update=work)})
+
+
+def _solve_work(job: Job, word: str) -> SolveAnswer:
+    """The largest micro-batch or sequence length whose activations still fit."""
+    other = "seq_len" if word == "micro_batch" else "micro_batch"
+    if getattr(job.workload, other) is None:
+        raise UsageError(f"solve {word.replace('_', '-')} needs --{other.replace('_', '-')}")
+    model = job.model.architecture
+    if model is None or model.dimensions is None:
+        raise UsageError(
+            "activations need the model's shape, not just a count", hint="name a preset or give a config.json"
+        )
+    value = largest_true(lambda number: _fits(_with_work(job, **{word: number})), low=1, high=MAX_WORK)
+    return _answer(job, value, None if value is None else _with_work(job, **{word: value}))
+
+
+SOLVERS: dict[str, Callable[[Job], SolveAnswer]] = {
+    "params": _solve_params,
+    "gpus": _solve_gpus,
+    "micro-batch": lambda job: _solve_work(job, "micro_batch"),
+    "seq-len": lambda job: _solve_work(job, "seq_len"),
+}
+MAX_WORK = 10**9
 
 
 def solve(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) -> Solution:
     """Solve for one quantity under each strategy.
 
-    `params`: the largest Ψ that fits; `gpus`: the smallest world size; `strategy`: of those that fit, the one that
-    sends least. Raises UsageError for another quantity or without a GPU.
+    `params`: the largest Ψ that fits; `gpus`: the smallest world size; `micro-batch` and `seq-len`: the largest that
+    fit; `strategy`: of those that fit, the one that sends least. Raises UsageError for another quantity or without a GPU.
     """
     room_of(job)
     variants = [job.model_copy(update={"strategy": strategy}) for strategy in strategies]
