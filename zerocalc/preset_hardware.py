@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from zerocalc.preset_rows import (
     BANDWIDTH,
@@ -18,8 +18,7 @@ from zerocalc.preset_rows import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(NamedTuple):
     """One accelerator. Bytes are integers; rates are per second, per GPU and per direction, None where unknown."""
 
     id: str
@@ -104,8 +103,7 @@ def read_gpu(preset: Preset) -> Gpu:
     return gpu
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """One host. Totals are per node; the link inside the node is per GPU and direction; None where unknown."""
 
     id: str

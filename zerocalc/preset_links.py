@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from zerocalc.preset_rows import BANDWIDTH, FLOPS, TIME, Figure, Preset, Row, rate, row_of
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """One measured rate. `bytes_per_s` is None where the figure is no bandwidth; a range counts by its lower end."""
 
     id: str
@@ -78,8 +77,7 @@ def read_link(preset: Preset) -> Link:
     return link
 
 
-@dataclass(frozen=True, slots=True)
-class LinkRates:
+class LinkRates(NamedTuple):
     """Which rates to use for a GPU: per GPU and direction, None where nothing is published.
 
     `ring_bytes_per_s` is the bus bandwidth of a ring inside the node, as nccl-tests prints it; `latency_s` is per

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from zerocalc.preset_rows import BYTES, Figure, Preset, read_figure, row_of
 
 
-@dataclass(frozen=True, slots=True)
-class Overhead:
+class Overhead(NamedTuple):
     """One measured or source-read overhead; `figure` may be in words."""
 
     id: str
@@ -34,8 +33,7 @@ def read_overhead(preset: Preset) -> Overhead:
     return overhead
 
 
-@dataclass(frozen=True, slots=True)
-class Reserve:
+class Reserve(NamedTuple):
     """Memory kept free of the job's tensors: fixed parts (named figures), and fragmentation of the rest.
 
     `fragmentation` is reserved over allocated memory in training (1.05 means 5 % more reserved than used).

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from zerocalc.preset_rows import Figure, Preset, Row, row_of
 from zerocalc.units import dtype_bytes
@@ -12,8 +11,7 @@ from zerocalc.units import dtype_bytes
 COUNT = {"params": Fraction(1), "": Fraction(1)}
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPreset:
+class ModelPreset(NamedTuple):
     """A published model: its config as published, and the parameter count that must follow from it."""
 
     id: str
@@ -48,8 +46,7 @@ def read_model(preset: Preset, config: dict[str, Any] | None) -> ModelPreset:
     return model
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizerState:
+class OptimizerState(NamedTuple):
     """One tensor an optimizer keeps per parameter tensor.
 
     `dtype` is a fixed element type, `moment` (what the precision keeps moments in) or `param` (the parameters the
@@ -72,8 +69,7 @@ class OptimizerState:
     fallback: str = "fp32"
 
 
-@dataclass(frozen=True, slots=True)
-class Optimizer:
+class Optimizer(NamedTuple):
     """An optimizer: the states it keeps, and where that was read."""
 
     id: str
@@ -129,8 +125,7 @@ def read_optimizer(preset: Preset) -> Optimizer:
     return optimizer
 
 
-@dataclass(frozen=True, slots=True)
-class WeightCopy:
+class WeightCopy(NamedTuple):
     """A further copy of weights held beside the parameters, such as the FP8 cache of linear layers."""
 
     name: str
@@ -139,8 +134,7 @@ class WeightCopy:
     confidence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Precision:
+class Precision(NamedTuple):
     """Element types of a training step. `master` is None where the optimizer updates the parameters themselves."""
 
     id: str
