@@ -50,7 +50,7 @@ def is_placeholder(kind: Kind, value: Any) -> bool:
 
 def _integer(value: Any) -> int:
     number = _decimal(value)
-    if not number.is_finite() or abs(number) > MAX_BYTES:
+    if not number.is_finite() or number.adjusted() > 20 or number.copy_abs() > MAX_BYTES:
         raise SpecError(f"must be a number below 2^63 (got {shown(value)})")
     if number.adjusted() < -40 or number != number.to_integral_value():
         raise SpecError(f"must be a whole number (got {shown(value)})")

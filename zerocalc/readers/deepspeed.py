@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import SpecError
+from zerocalc.readers.batch import batch_triangle
 from zerocalc.readers.convert import AUTO, shown
 from zerocalc.readers.deepspeed_keys import KEYS
 from zerocalc.readers.keys import Found, scan
@@ -247,39 +248,6 @@ def _batches(reading: Reading, label: str, dp: int | None) -> None:
             reading.values.setdefault(name, Given(value, origin))
     if completed[0] is not None:
         reading.totals.setdefault("global_batch", Given(completed[0], origin))
-
-
-def batch_triangle(
-    train: int | None, micro: int | None, accum: int | None, dp: int | None
-) -> tuple[int | None, int | None, int | None, int | None]:
-    """Complete train = micro × accum × dp the way DeepSpeed does; what cannot be known stays None.
-
-    With one of micro and accum missing, the other follows; with both, accum is 1. Raises SpecError where the
-    numbers contradict each other.
-    """
-    if train is None:
-        accum = 1 if accum is None and micro is not None else accum
-        known = None not in (micro, accum, dp)
-        return (micro * accum * dp if known else None), micro, accum, dp  # type: ignore[operator]
-    if micro is None and accum is None:
-        accum = 1
-    factors = {"micro-batch": micro, "accumulation": accum, "data-parallel size": dp}
-    product = 1
-    for value in factors.values():
-        product *= value or 1
-    missing = [name for name, value in factors.items() if value is None]
-    if train % product or (not missing and train != product):
-        shown_factors = " × ".join(f"{name} {value}" for name, value in factors.items() if value is not None)
-        raise SpecError(f"train batch {train} is not {'a multiple of ' if missing else ''}{shown_factors}")
-    if len(missing) > 1:
-        return train, micro, accum, dp
-    rest = train // product
-    return (
-        train,
-        rest if micro is None else micro,
-        rest if accum is None else accum,
-        rest if dp is None else dp,
-    )
 
 
 def resolve_auto(

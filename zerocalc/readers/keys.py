@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Effect = Literal["modelled", "unmodelled", "inert"]
 NO_BYTES: tuple[Any, ...] = (None, False, 0, 1, "", "none")
+MAX_UNKNOWN = 100
 _GENERIC = frozenset(
     {"enabled", "enable", "type", "params", "name", "device", "degree", "value", "mode", "dtype"}
 )
@@ -60,7 +61,12 @@ class Table:
 
         section, _, name = path.rpartition(".")
         start = f"{section}." if section else ""
-        inside = {known[len(start) :].split(".")[0] for known in self._index if known.startswith(start)}
+        inside = {
+            known[len(start) :].split(".")[0].rstrip("*") for known in self._index if known.startswith(start)
+        }
+        words = sorted(name.split("_"))
+        if swapped := next((known for known in inside if sorted(known.split("_")) == words), None):
+            return start + swapped
         close = get_close_matches(name, sorted(inside), n=1, cutoff=0.75)
         return start + close[0] if close else None
 
@@ -90,7 +96,11 @@ def scan(data: Mapping[Any, Any], table: Table, label: str, reading: Reading) ->
     scanner = _Scanner(table, label, reading.warnings)
     scanner.walk(data, "")
     if scanner.unknown:
-        reading.warnings.append(f"{label}: unknown keys, not read: {', '.join(scanner.unknown)}")
+        named = scanner.unknown[:MAX_UNKNOWN]
+        more = (
+            [f"and {len(scanner.unknown) - MAX_UNKNOWN} more"] if len(scanner.unknown) > MAX_UNKNOWN else []
+        )
+        reading.warnings.append(f"{label}: unknown keys, not read: {', '.join(named + more)}")
     places = {"settings": reading.settings, "totals": reading.totals, "files": reading.files}
     for path, given in scanner.found.items():
         row = table.find(path)
@@ -135,7 +145,7 @@ class _Scanner:
             where = f"inside {section}" if section else "at the top level"
             self.warn(f"{shown(name)[1:-1]} {where} has no effect; it belongs at {' or '.join(homes[:3])}")
             return
-        near = self.table.near(path)
+        near = self.table.near(path) if len(self.unknown) < MAX_UNKNOWN else None
         text = shown(path)[1:-1]
         self.unknown.append(f"{text} (did you mean {near}?)" if near else text)
 
@@ -174,6 +184,4 @@ def _is_neutral(row: Key, value: Any) -> bool:
     if isinstance(value, dict):
         switch = value.get("enabled", value.get("enable", True))
         return not value or switch in (False, "false", "False")
-    return any(
-        value == neutral and isinstance(value, bool) >= isinstance(neutral, bool) for neutral in row.neutral
-    )
+    return any(value == same and isinstance(value, bool) == isinstance(same, bool) for same in row.neutral)

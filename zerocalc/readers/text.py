@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -33,6 +34,11 @@ _BOMS = (
     (b"\xfe\xff", "utf-16-be"),
 )
 _SUFFIXES = {".json": "json", ".hjson": "hjson", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+_SEGMENT = r"[^\s.=\[\]{},#]+"
+_LONG_DOTTED_KEY = re.compile(
+    rf"(?<![^\s.=\[\]{{}},#]){_SEGMENT}(?:[ \t]*\.[ \t]*{_SEGMENT}){{{MAX_DEPTH},}}"
+)
+"""A key of so many parts that tomllib would need quadratic memory for it."""
 _OS_ERRORS = {
     FileNotFoundError: "no such file",
     PermissionError: "permission denied",
@@ -234,6 +240,8 @@ def parse_toml(text: str, label: str) -> Any:
     import tomllib
 
     _check_size(text, "toml", label)
+    if _LONG_DOTTED_KEY.search(text):
+        raise _too_deep(label)
     return _guarded(lambda: tomllib.loads(text), "TOML", label)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.readers.accelerate import read_beside, set_accumulation, set_precision
 from zerocalc.readers.convert import AUTO, shown
 from zerocalc.readers.deepspeed import deepspeed_reading
 from zerocalc.readers.fsdp import SHARDING, apply_fsdp, set_hybrid_group, set_offload
 from zerocalc.readers.keys import Found, scan
+from zerocalc.readers.launch import read_beside, set_accumulation, set_precision
 from zerocalc.readers.names import PRECISION_OF, set_optimizer
 from zerocalc.readers.reading import Given, Reading
 from zerocalc.readers.trainer_keys import FSDP, KEYS
@@ -23,6 +23,12 @@ _ATTENTION = {
     "eager": "eager", "disabled": "eager", "sdp_attention": "flash", "xformers_attention": "flash",
     "eager_attention": "eager",
 }  # fmt: skip
+_LOSSES = {
+    "liger_fused_linear_cross_entropy": "fused",
+    "cut_cross_entropy": "fused",
+    "chunked_cross_entropy": "chunked",
+}
+"""How logits and loss are computed: none of these keeps all logits."""
 _ADAPTERS = ("lora", "qlora", "dora", "qalora")
 _MODULE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 ALL_LINEAR = "all-linear"
@@ -43,6 +49,7 @@ def trainer_reading(data: Mapping[str, Any], label: str, *, dp: int | None = Non
     _checkpointing(found, label, reading)
     _attention(found, reading)
     _optimizer(found, label, reading)
+    _loss(found, reading)
     return reading
 
 
@@ -251,6 +258,14 @@ def _attention(found: Found, reading: Reading) -> None:
         given = found.get(key)
         if given is not None and given.value is True:
             reading.values["attention"] = Given(_ATTENTION[key], given.origin)
+            return
+
+
+def _loss(found: Found, reading: Reading) -> None:
+    for key, way in _LOSSES.items():
+        given = found.get(key)
+        if given is not None and given.value is True:
+            reading.values["loss"] = Given(way, given.origin)
             return
 
 

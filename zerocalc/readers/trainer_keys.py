@@ -74,9 +74,9 @@ PARALLEL = (
 
 TRICKS = (
     Key("sample_packing", "bool"),
-    Key("cut_cross_entropy", "bool", "unmodelled", note="logits are not kept"),
-    Key("chunked_cross_entropy", "bool", "unmodelled", note="logits are kept in chunks"),
-    Key("liger_fused_linear_cross_entropy", "bool", "unmodelled", note="logits are not kept"),
+    Key("cut_cross_entropy", "bool", "modelled"),
+    Key("chunked_cross_entropy", "bool", "modelled"),
+    Key("liger_fused_linear_cross_entropy", "bool", "modelled"),
     Key("tiled_mlp", "bool", "unmodelled", note="MLP activations in tiles"),
     Key("unsloth_*", "any", "unmodelled", note="fused kernels keep fewer activations"),
     Key("rl", "any", "unmodelled", note="a reference model may be held too: --also reference:MODEL"),
