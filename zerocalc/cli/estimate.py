@@ -1,0 +1,34 @@
+"""`zerocalc estimate`: one configuration in full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerocalc.cli.options import command as _command
+from zerocalc.cli.options import job_options, model_argument
+
+EXAMPLES = (
+    "zerocalc estimate 70b --dp 64 --gpu 80GB --strategy zero3",
+    "zerocalc estimate llama-3-8b -n 8 --gpu h100 --strategy zero2 --micro-batch 1 --seq-len 4096",
+    "zerocalc estimate 13b -n 16 --node dgx-h100 --strategy zero3 --offload-optimizer cpu",
+)
+
+
+@_command("estimate", examples=EXAMPLES)
+@model_argument
+@job_options
+def command(**typed: Any) -> int:
+    """Answer for one configuration in full: every term in every phase, every tier, every collective.
+
+    MODEL is a count (70b, 7.5e9), a preset (llama-3-8b) or a path (./config.json, weights.safetensors).
+    """
+    from zerocalc.cli.output import emit
+    from zerocalc.cli.question import one, question
+    from zerocalc.cli.verdict import exit_code
+    from zerocalc.evaluate import estimate
+
+    asked = one(question(typed))
+    result = estimate(asked.job)
+    code = exit_code(result, typed)
+    emit(result, typed)
+    return code

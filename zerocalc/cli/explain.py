@@ -1,0 +1,38 @@
+"""`zerocalc explain`: where a number comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from zerocalc.cli.options import command as _command
+from zerocalc.cli.options import job_options, model_argument, words_of
+
+EXAMPLES = (
+    "zerocalc explain total 70b --dp 64 --strategy zero3",
+    "zerocalc explain optimizer_states 7.5b -n 64",
+    "zerocalc explain sent llama-3-8b -n 8 --strategy zero2",
+)
+_QUANTITIES = words_of(
+    "params", "grads", "optimizer_states", "model_states", "floor", "peak", "host", "nvme", "sent", "links"
+)
+
+
+@_command("explain", examples=EXAMPLES)
+@click.argument("quantity", metavar="QUANTITY", shell_complete=_QUANTITIES)
+@model_argument
+@job_options
+def command(quantity: str, **typed: Any) -> None:
+    """Show the formula, the numbers in it, where each came from, and the source.
+
+    QUANTITY is params, grads, optimizer_states, model_states (or total), floor, peak, host, nvme, sent, links, or the
+    name of one term.
+    """
+    from zerocalc.cli.output import emit
+    from zerocalc.cli.question import question
+    from zerocalc.questions.explain import explain
+    from zerocalc.strategies import COMPARED
+
+    asked = question(typed)
+    emit(explain(asked.job, quantity, strategies=asked.strategies_or(COMPARED)), typed)

@@ -1,0 +1,229 @@
+"""Every option once, as a row of its section. A command takes whole sections; a value's name is the job's word for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from zerocalc.cli.group import ExampleCommand, SectionOption
+
+F = TypeVar("F", bound=Callable[..., Any])
+Complete = Callable[[click.Context, click.Parameter, str], list[Any]]
+
+
+def presets_of(kind: str) -> Complete:
+    """Completion of the names of a kind of preset, read only when the shell asks."""
+
+    def complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
+        from zerocalc.presets import preset_ids
+
+        return [name for name in preset_ids(kind) if name.startswith(incomplete)]
+
+    return complete
+
+
+def _listed(incomplete: str, names: Sequence[str]) -> list[Any]:
+    """Completion of the last of several names with commas between them."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+
+def _strategies(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
+    from zerocalc.strategies import STRATEGIES
+
+    return _listed(incomplete, list(STRATEGIES))
+
+
+def _frameworks(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
+    from zerocalc.frameworks import FRAMEWORKS
+
+    return _listed(incomplete, list(FRAMEWORKS))
+
+
+def _model(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    if incomplete[:1] in {".", "/", "~"}:
+        return [CompletionItem(incomplete, type="file")]
+    return [CompletionItem(name) for name in presets_of("models")(ctx, parameter, incomplete)]
+
+
+def preset_name_completion(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Completion of a preset's name, once its kind stands before it."""
+    kind = ctx.params.get("kind")
+    return presets_of(kind)(ctx, parameter, incomplete) if kind else []
+
+
+def words_of(*names: str) -> Complete:
+    """Completion of fixed words."""
+    return lambda _ctx, _parameter, incomplete: [name for name in names if name.startswith(incomplete)]
+
+
+class Row(NamedTuple):
+    """One option: how it is spelled, what its value is called, what it means."""
+
+    flags: str
+    metavar: str
+    help: str
+    complete: Complete | None = None
+    multiple: bool = False
+    is_flag: bool = False
+
+
+_DTYPES = words_of("bf16", "fp16", "fp32", "fp8")
+_PLACES = words_of("none", "cpu", "nvme")
+
+SECTIONS: dict[str, tuple[Row, ...]] = {
+    "Ranks": (
+        Row("-n --gpus", "N", "all GPUs together: dp·tp·pp·cp"),
+        Row("--dp", "N", "data-parallel degree, in place of --gpus"),
+        Row("--tp", "N", "tensor-parallel degree"),
+        Row("--pp", "N", "pipeline-parallel degree"),
+        Row("--cp", "N", "context-parallel degree"),
+        Row("--ep", "N", "expert-parallel degree"),
+        Row("--etp", "N", "tensor-parallel degree inside an expert"),
+        Row("--gpus-per-node", "N", "GPUs of one node"),
+        Row("--shard-size", "N", "ranks of one sharding group (hsdp, mics)"),
+    ),
+    "Machine": (
+        Row(
+            "--gpu",
+            "NAME|SIZE",
+            "a preset (h100, a100-80gb) or a size with its unit (80GB, 80GiB)",
+            presets_of("gpus"),
+        ),
+        Row("--node", "NAME", "a preset (dgx-h100): its GPU, GPUs per node, RAM, NVMe", presets_of("nodes")),
+        Row("--host-memory", "SIZE", "RAM of one node"),
+        Row("--nvme-memory", "SIZE", "NVMe of one node"),
+        Row("--reserve", "SIZE|PERCENT", "GPU memory to keep free"),
+        Row("--require-fit", "", "exit with 1 when nothing fits", is_flag=True),
+    ),
+    "What": (
+        Row(
+            "--strategy",
+            "S[,S...]",
+            "ddp, zero1, zero2, zero3, hsdp, mics, zeropp, or FSDP's names",
+            _strategies,
+            multiple=True,
+        ),
+        Row("--framework", "F[,F...]", "whose implementation (default: paper)", _frameworks, multiple=True),
+        Row("--set", "KEY=VALUE", "a framework's setting by its own name; repeatable", multiple=True),
+    ),
+    "Bytes": (
+        Row("--precision", "NAME", "element types by name (default: mixed-bf16)", presets_of("precisions")),
+        Row("--optimizer", "NAME", "optimizer by name (default: adamw)", presets_of("optimizers")),
+        Row("--k", "NUMBER", "bytes of optimizer states per parameter, master weights included"),
+        Row("--param-dtype", "TYPE", "parameters", _DTYPES),
+        Row("--grad-dtype", "TYPE", "gradients as held", _DTYPES),
+        Row("--reduce-dtype", "TYPE", "gradients on the wire", _DTYPES),
+        Row("--trainable", "COUNT|PERCENT", "parameters that are trained (default: all)"),
+        Row("--frozen-dtype", "TYPE", "parameters that are not trained", _DTYPES),
+        Row("--lora-rank", "N", "train LoRA adapters of this rank, the model itself frozen"),
+        Row("--lora-targets", "NAME[,NAME...]", "layers with an adapter"),
+        Row("--expert-params", "COUNT", "routed experts' parameters, for a bare count"),
+        Row("--also", "ROLE:MODEL", "a further model on the same GPUs; repeatable", multiple=True),
+    ),
+    "Offload": (
+        Row("--offload-optimizer", "none|cpu|nvme", "where optimizer states rest", _PLACES),
+        Row("--offload-params", "none|cpu|nvme", "where parameters rest", _PLACES),
+    ),
+    "Work": (
+        Row("--micro-batch", "N", "sequences per GPU and micro-step; counts activations"),
+        Row("--seq-len", "N", "tokens per sequence"),
+        Row("--grad-accum", "N", "micro-steps per optimizer step"),
+        Row(
+            "--checkpointing",
+            "none|selective|full",
+            "activations kept or recomputed",
+            words_of("none", "selective", "full"),
+        ),
+        Row("--attention", "flash|math|eager", "attention kernel", words_of("flash", "math", "eager")),
+        Row("--sequence-parallel", "", "tensor-parallel ranks split the sequence too", is_flag=True),
+    ),
+    "Files": (
+        Row("--job", "FILE|-", "a job file: these options as JSON, TOML or YAML"),
+        Row("--deepspeed", "FILE", "a DeepSpeed configuration"),
+        Row("--accelerate", "FILE", "an Accelerate configuration"),
+        Row("--torchtitan", "FILE", "a torchtitan job file"),
+        Row("--presets", "DIR", "your own presets, searched first [env: ZEROCALC_PRESETS]"),
+    ),
+}
+
+_OUTPUT = (
+    Row(
+        "-f --format",
+        "NAME",
+        "table, json, jsonl, csv or markdown [env: ZEROCALC_FORMAT]",
+        words_of("table", "json", "jsonl", "csv", "markdown"),
+    ),
+    Row("-o --output", "FILE", "write there; the suffix chooses the format when -f is absent"),
+    Row(
+        "--units",
+        "GB|GiB",
+        "10^9 or 2^30 bytes in tables (default: GB) [env: ZEROCALC_UNITS]",
+        words_of("GB", "GiB"),
+    ),
+    Row("--color", "auto|always|never", "colour (default: auto)", words_of("auto", "always", "never")),
+    Row("-q --quiet", "", "only the table", is_flag=True),
+    Row("--debug", "", "a traceback when zerocalc itself is at fault", is_flag=True),
+)
+OUTPUT_WORDS = ("format", "output", "units", "color", "quiet", "debug")
+JOB_SECTIONS = tuple(SECTIONS)
+_FILE_COMPLETION = {"--job", "--deepspeed", "--accelerate", "--torchtitan", "-o --output"}
+
+
+def _option(row: Row, section: str) -> Callable[[F], F]:
+    flags = row.flags.split()
+    name = flags[-1].removeprefix("--").replace("-", "_")
+    extra: dict[str, Any] = {}
+    if row.is_flag:
+        extra = {"is_flag": True, "default": False}
+    elif row.flags in _FILE_COMPLETION:
+        extra = {"type": click.Path()}
+    elif row.flags == "--presets":
+        extra = {"type": click.Path(file_okay=False)}
+    else:
+        extra = {"type": str, "multiple": row.multiple}
+    if row.complete is not None:
+        extra["shell_complete"] = row.complete
+    if not row.is_flag:
+        extra["metavar"] = row.metavar
+    return click.option(*flags, name, cls=SectionOption, section=section, help=row.help, **extra)
+
+
+def output_options(function: F) -> F:
+    """The options that say how and where an answer is written."""
+    for row in reversed(_OUTPUT):
+        function = _option(row, "Output")(function)
+    return function
+
+
+def presets_option(function: F) -> F:
+    """Where the user's own presets are."""
+    return _option(SECTIONS["Files"][-1], "Files")(function)
+
+
+def job_options(function: F) -> F:
+    """The options that describe a job, in their sections, then those of the output."""
+    function = output_options(function)
+    for section in reversed(JOB_SECTIONS):
+        for row in reversed(SECTIONS[section]):
+            function = _option(row, section)(function)
+    return function
+
+
+def model_argument(function: F) -> F:
+    """MODEL, which a file may name instead."""
+    return click.argument("model", required=False, metavar="[MODEL]", shell_complete=_model)(function)
+
+
+def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command whose help opens with these examples."""
+    return click.command(
+        name,
+        cls=ExampleCommand,
+        examples=examples,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )

@@ -1,0 +1,39 @@
+"""`zerocalc solve`: the unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from zerocalc.cli.options import command as _command
+from zerocalc.cli.options import job_options, model_argument, words_of
+
+EXAMPLES = (
+    "zerocalc solve gpus 70b --gpu 80GB",
+    "zerocalc solve params -n 64 --gpu a100-80gb",
+    "zerocalc solve strategy llama-3-8b -n 8 --gpu h100",
+)
+
+
+@_command("solve", examples=EXAMPLES)
+@click.argument("quantity", metavar="QUANTITY", shell_complete=words_of("params", "gpus", "strategy"))
+@model_argument
+@job_options
+def command(quantity: str, **typed: Any) -> int:
+    """Solve for the one thing that is not known, under each strategy.
+
+    QUANTITY is params (the largest model that fits), gpus (the fewest GPUs) or strategy (of those that fit, the one
+    that sends least). Exits with 1 when there is no answer at all.
+    """
+    from zerocalc.cli.output import emit
+    from zerocalc.cli.question import question
+    from zerocalc.cli.verdict import solved
+    from zerocalc.questions.solve import solve
+    from zerocalc.strategies import COMPARED
+
+    unknown = quantity.strip().lower().replace("_", "-")
+    asked = question(typed, unknown=unknown)
+    result = solve(asked.job, unknown, strategies=asked.strategies_or(COMPARED))
+    emit(result, typed)
+    return solved(result)

@@ -1,0 +1,67 @@
+"""What a model is made of: exact counts from its layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zerocalc.architectures.counts import count_params
+from zerocalc.errors import UsageError
+from zerocalc.readers.reading import Given
+from zerocalc.resolve import Givens
+from zerocalc.resolve_model import architecture_named
+from zerocalc.results import Counts, LayerResult, Resolved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def params(model: str, *, presets_dir: Path | None = None) -> Counts:
+    """Count a preset, a config.json, a safetensors file or a folder with either.
+
+    Raises UsageError for a bare count, which has no tensors to count; FileError and UnknownNameError as reading it does.
+    """
+    givens = Givens({"model": Given(model, "flag")}, presets_dir)
+    text = givens.text("model") or ""
+    architecture, origin = architecture_named(givens, text)
+    if architecture is None:
+        raise UsageError(
+            f"{text} is a count already; params needs a model whose tensors are known",
+            hint="give a preset (llama-3-8b) or a path (./config.json)",
+        )
+    counted = count_params(architecture)
+    return Counts(
+        kind="params",
+        request={
+            "model": Resolved(value=text, origin="flag"),
+            "num_params": Resolved(value=counted.num_params, origin=origin or "flag"),
+        },
+        num_params=counted.num_params,
+        num_params_tied_twice=counted.num_params_tied_twice,
+        num_active_params=counted.num_active_params,
+        num_active_params_excl_input_embedding=counted.num_active_params_excl_input_embedding,
+        num_input_embedding_params=counted.num_input_embedding_params,
+        num_head_params=counted.num_head_params,
+        num_expert_params=counted.num_expert_params,
+        num_shared_expert_params=counted.num_shared_expert_params,
+        num_router_params=counted.num_router_params,
+        largest_layer=counted.largest_layer,
+        largest_layer_params=counted.largest_layer_params,
+        largest_tensor=counted.largest_tensor.name,
+        largest_tensor_params=counted.largest_tensor.numel,
+        num_tensors=counted.num_tensors,
+        num_layers=counted.num_layers,
+        layers=[
+            LayerResult(
+                name=run.name,
+                layer_class=run.layer_class,
+                first=run.first,
+                count=run.count,
+                params=run.params,
+                tensors=run.tensors,
+            )
+            for run in counted.layers
+        ],
+        ties=[f"{tie.name} = {tie.target}" for tie in counted.ties],
+        assumptions=[*dict.fromkeys([*givens.assumptions, *architecture.assumptions])],
+        warnings=list(givens.warnings),
+    )

@@ -1,0 +1,55 @@
+"""What can be named, and what a name stands for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zerocalc.errors import unknown_name
+from zerocalc.presets import KINDS, list_presets, show
+from zerocalc.results import PresetAnswer, PresetList, PresetRow, Resolved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zerocalc.preset_rows import Preset
+
+
+def kind_named(text: str) -> str:
+    """A kind of preset, in the singular as well. Raises UnknownNameError with the near ones."""
+    lowered = text.strip().lower()
+    for kind in KINDS:
+        if lowered in {kind, kind[:-1]}:
+            return kind
+    raise unknown_name("kind of preset", text, list(KINDS), hint=f"one of {', '.join(KINDS)}")
+
+
+def presets(kind: str | None = None, *, directory: Path | None = None) -> PresetList:
+    """Every preset of one kind, or of all kinds."""
+    kinds = KINDS if kind is None else (kind_named(kind),)
+    rows = [_row(preset) for each in kinds for preset in list_presets(each, directory=directory)]
+    return PresetList(kind="presets", request={"kind": Resolved(value=kind, origin="flag")}, rows=rows)
+
+
+def preset(kind: str, name: str, *, directory: Path | None = None) -> PresetAnswer:
+    """One preset as written. Raises UnknownNameError with the near names."""
+    known = kind_named(kind)
+    values: dict[str, Any] = show(known, name, directory=directory)
+    request = {"kind": Resolved(value=known, origin="flag"), "name": Resolved(value=name, origin="flag")}
+    return PresetAnswer(kind="preset", request=request, preset_kind=known, name=values["id"], values=values)
+
+
+def _row(found: Preset) -> PresetRow:
+    table = found.table
+    names = [*table.get("default_for", ()), *table.get("aliases", ())]
+    return PresetRow(
+        kind=found.kind, name=found.id, summary=_summary(table), aliases=[str(name) for name in names]
+    )
+
+
+def _summary(table: dict[str, Any]) -> str:
+    """The row's own name, or what it measures; a model's count."""
+    parts = [str(table[key]) for key in ("name", "hf_id", "what") if key in table][:1]
+    count = table.get("num_params")
+    if isinstance(count, dict) and isinstance(count.get("value"), int):
+        parts.append(f"{count['value']:,} parameters")
+    return ", ".join(parts)

@@ -1,0 +1,89 @@
+"""Results as text. Every function here is pure: a result and a look in, a string out.
+
+A format is a row of `FORMATS`. Formats for machines read the result; formats for people read the `Document` that the
+view of the result's kind lays out (`render/views`). A new kind of answer adds a row to `VIEWS`, a new format one to
+`FORMATS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zerocalc.errors import UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from zerocalc.render.document import Document
+
+
+class Format(NamedTuple):
+    """Where a format is written, the file suffixes that choose it, and what it is."""
+
+    module: str
+    suffixes: tuple[str, ...]
+    description: str
+
+
+FORMATS: dict[str, Format] = {
+    "table": Format("zerocalc.render.table", (".txt",), "tables for a terminal"),
+    "json": Format("zerocalc.render.json", (".json",), "one JSON object, the contract for scripts"),
+    "jsonl": Format("zerocalc.render.jsonl", (".jsonl", ".ndjson"), "one result object a line"),
+    "csv": Format("zerocalc.render.csv", (".csv",), "long form: one row per strategy and term, whole bytes"),
+    "markdown": Format("zerocalc.render.markdown", (".md", ".markdown"), "tables for a page or a comment"),
+}
+
+VIEWS: dict[str, str] = {
+    "compare": "zerocalc.render.views.compare",
+    "estimate": "zerocalc.render.views.estimate",
+    "solve": "zerocalc.render.views.solve",
+    "explain": "zerocalc.render.views.explain",
+    "params": "zerocalc.render.views.params",
+    "presets": "zerocalc.render.views.presets",
+    "preset": "zerocalc.render.views.presets",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How an answer is to look; machine formats ignore all of it."""
+
+    width: int | None = None
+    """Columns of the terminal; null when there is none, then tables keep their natural width."""
+    units: str = "GB"
+    color: bool = False
+    ascii: bool = False
+    quiet: bool = False
+    """Only the tables, no sentences."""
+    arguments: str = ""
+    """What the user typed after the command, quoted for a shell, for the next command that is suggested."""
+
+
+def render(result: Any, fmt: str, look: Look | None = None) -> str:
+    """A result in one of the formats, ending with a newline. Raises UnknownNameError for another format."""
+    row = FORMATS.get(fmt)
+    if row is None:
+        raise unknown_name("format", fmt, list(FORMATS), hint=f"one of {', '.join(FORMATS)}")
+    text: str = import_module(row.module).render(result, look or Look())
+    return text if text.endswith("\n") else text + "\n"
+
+
+def document_of(result: Any, look: Look) -> Document:
+    """The result laid out for people, by the view of its kind, in the look's character set."""
+    from zerocalc.render.document import in_ascii
+
+    document: Document = import_module(VIEWS[result.kind]).view(result, look)
+    if look.quiet:
+        document = document.tables_only()
+    return in_ascii(document) if look.ascii else document
+
+
+def format_for(suffix: str) -> str:
+    """The format that a file's suffix chooses. Raises UsageError for a suffix that chooses none."""
+    for name, row in FORMATS.items():
+        if suffix.lower() in row.suffixes:
+            return name
+    known = " ".join(suffix for row in FORMATS.values() for suffix in row.suffixes)
+    raise UsageError(
+        f"no format is written to {suffix or 'a file without a suffix'}", hint=f"give -f, or one of {known}"
+    )

@@ -1,0 +1,110 @@
+"""CSV in long form: raw integers, units in the header, one row per strategy and term."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from zerocalc.results import plain
+
+if TYPE_CHECKING:
+    from zerocalc.render import Look
+    from zerocalc.results import Estimates, Explanation, Solution, StrategyResult
+
+Row = Mapping[str, Any]
+
+
+def _terms(result: StrategyResult) -> Iterator[Row]:
+    """One row per term on any tier; a strategy that does not apply keeps one row with its reason."""
+    common = {
+        "strategy": result.strategy,
+        "framework": result.framework,
+        "applicable": result.applicable,
+        "reason": result.reason,
+        "rank_class": result.rank_class,
+    }
+    memory = result.memory
+    if memory is None:
+        yield common
+        return
+    verdict = {
+        "peak_bytes": memory.gpu.peak_bytes,
+        "peak_phase": memory.gpu.peak_phase,
+        "fits": result.fits,
+        "headroom_bytes": result.headroom_bytes,
+        "capacity_bytes": result.capacity_bytes,
+    }
+    for tier in ("gpu", "cpu", "nvme"):
+        for term in getattr(memory, tier).terms:
+            yield common | {
+                "tier": tier,
+                "term": term.name,
+                "state": term.state,
+                "part": term.part,
+                "bytes": term.bytes,
+                "sharded_over_ranks": term.sharded_over,
+                "phases": " ".join(term.phases),
+                "source": term.source,
+                **verdict,
+            }
+
+
+def _estimates(result: Estimates) -> Iterator[Row]:
+    for row in result.results:
+        yield from _terms(row)
+
+
+def _solution(result: Solution) -> Iterator[Row]:
+    for answer in result.answers:
+        yield {"quantity": result.quantity, **plain(answer)}
+
+
+def _explanation(result: Explanation) -> Iterator[Row]:
+    for line in result.lines:
+        row = plain(line)
+        row["inputs"] = " ".join(f"{item.name}={item.value}" for item in line.inputs)
+        row["phases"] = " ".join(line.phases)
+        yield row
+
+
+ROWS: dict[str, Any] = {
+    "compare": _estimates,
+    "estimate": _estimates,
+    "solve": _solution,
+    "explain": _explanation,
+}
+
+
+def _generic(result: Any) -> Iterator[Row]:
+    """An answer without a table of its own: its rows if it has some, otherwise its plain values."""
+    rows = next((getattr(result, name) for name in ("rows", "layers") if getattr(result, name, None)), None)
+    if rows is not None:
+        yield from (_flat(plain(row)) for row in rows)
+        return
+    yield {name: item for name, item in plain(result).items() if not isinstance(item, (dict, list))}
+
+
+def _flat(row: Row) -> Row:
+    return {name: " ".join(map(str, item)) if isinstance(item, list) else item for name, item in row.items()}
+
+
+def text_of(rows: Iterable[Row]) -> str:
+    """Rows as CSV; the header holds every column that any row has."""
+    listed = list(rows)
+    header = list(dict.fromkeys(name for row in listed for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, header, lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows({name: _cell(item) for name, item in row.items()} for row in listed)
+    return out.getvalue()
+
+
+def _cell(item: Any) -> Any:
+    return {True: "true", False: "false", None: ""}[item] if item is None or isinstance(item, bool) else item
+
+
+def render(result: Any, look: Look) -> str:  # noqa: ARG001
+    """The answer's rows."""
+    return text_of(ROWS.get(result.kind, _generic)(result))

@@ -1,0 +1,58 @@
+"""Markdown for a page, an issue or a pull-request comment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zerocalc.render import document_of
+from zerocalc.render.document import Block, Cell, Facts, Heading, Note, Table, Verbatim
+
+if TYPE_CHECKING:
+    from zerocalc.render import Look
+
+
+def render(result: Any, look: Look) -> str:
+    """The result's document: tables as pipe tables, sentences as a list below them."""
+    text = ""
+    previous: Block | None = None
+    for block in document_of(result, look).blocks:
+        listed = isinstance(block, (Note, Verbatim)) and isinstance(previous, (Note, Verbatim))
+        text += ("" if previous is None else "\n" if listed else "\n\n") + _block(block)
+        previous = block
+    return text
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Table():
+            return _table(block)
+        case Facts():
+            rows = "\n".join(f"| {_escaped(name)} | {_escaped(text)} |" for name, text in block.rows)
+            return f"**{_escaped(block.title)}**\n\n| | |\n| --- | --- |\n{rows}"
+        case Heading():
+            return f"### {_escaped(block.text)}"
+        case Note():
+            label = f"**{block.label}:** " if block.label else ""
+            return f"- {label}{_escaped(block.text)}"
+        case Verbatim():
+            label = f"{block.label}: " if block.label else ""
+            return f"- {label}`{block.text}`"
+
+
+def _table(table: Table) -> str:
+    header = " | ".join(_escaped(column.header) for column in table.columns)
+    rule = " | ".join("---:" if column.right else "---" for column in table.columns)
+    rows = "\n".join(f"| {' | '.join(_cell(cell) for cell in row)} |" for row in table.rows)
+    return f"**{_escaped(table.title)}**\n\n| {header} |\n| {rule} |\n{rows}"
+
+
+def _cell(cell: Cell) -> str:
+    text = _escaped(cell.text)
+    return f"**{text}**" if cell.tone in {"good", "bad", "strong"} and text else text
+
+
+def _escaped(text: str) -> str:
+    """The text with the characters that Markdown would read as its own written out."""
+    for character in ("\\", "|", "*", "_", "`", "<", "["):
+        text = text.replace(character, f"\\{character}")
+    return " ".join(text.split())

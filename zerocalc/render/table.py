@@ -1,0 +1,195 @@
+"""Text for a terminal. The only module that imports rich.
+
+No digit is ever wrapped or cropped: a table wider than the terminal is turned on its side (its first column becomes the
+header), and where that is too wide as well, every row becomes a block of lines. Without a terminal tables keep their
+natural width. Only sentences are wrapped, between words.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from zerocalc.render import document_of
+from zerocalc.render.document import Block, Cell, Column, Facts, Heading, Note, Table, Tone, Verbatim
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zerocalc.render import Look
+
+PROSE_WIDTH = 100
+STYLES: dict[Tone, str] = {
+    "plain": "", "good": "green", "bad": "red", "faint": "dim", "strong": "bold", "warning": "yellow", "link": "cyan",
+}  # fmt: skip
+_BOX = box.Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
+_ASCII_BOX = box.Box("    \n    \n -- \n    \n -- \n -- \n    \n    \n", ascii=True)
+_GAP = 2
+"""Blanks between two columns: one of padding, one of the divider."""
+
+
+def render(result: Any, look: Look) -> str:
+    """The result's document at the look's width."""
+    document = document_of(result, look)
+    parts: list[str] = []
+    previous: Block | None = None
+    for block in document.blocks:
+        if previous is not None and _apart(previous, block):
+            parts.append("")
+        parts.append(_text(block, look))
+        previous = block
+    return "\n".join(parts)
+
+
+def _apart(above: Block, below: Block) -> bool:
+    """Whether an empty line stands between two blocks; notes of a kind stay together."""
+    if isinstance(above, Heading):
+        return False
+    return not (isinstance(above, (Note, Verbatim)) and isinstance(below, (Note, Verbatim)))
+
+
+def _text(block: Block, look: Look) -> str:
+    match block:
+        case Table():
+            return _table(block, look)
+        case Facts():
+            return _facts(block, look)
+        case Heading():
+            return _wrapped(Note(block.text, tone="strong"), look)
+        case Note():
+            return _wrapped(block, look)
+        case Verbatim():
+            label = f"{block.label}: " if block.label else "  "
+            return _styled(f"{label}{block.text}", block.tone, look)
+
+
+def _console(width: int, look: Look) -> Console:
+    """A console that reads nothing from the environment."""
+    return Console(
+        file=StringIO(),
+        width=width,
+        height=100,
+        force_terminal=look.color,
+        color_system="standard" if look.color else None,
+        no_color=not look.color,
+        highlight=False,
+        legacy_windows=False,
+        _environ={},
+    )
+
+
+def _printed(renderable: Any, width: int, look: Look) -> str:
+    console = _console(width, look)
+    console.print(renderable, soft_wrap=isinstance(renderable, Text))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.rstrip("\n").split("\n"))
+
+
+def _styled(text: str, tone: Tone, look: Look) -> str:
+    if not look.color or tone == "plain":
+        return text
+    return "\n".join(
+        _printed(Text(line, STYLES[tone]), max(1, cell_len(line)), look) for line in text.split("\n")
+    )
+
+
+def _wrapped(note: Note, look: Look) -> str:
+    """A sentence broken between words; continuation lines stand under the text, not under its label."""
+    label = f"{note.label}: " if note.label else ""
+    width = max(20, look.width or PROSE_WIDTH)
+    indent = " " * min(len(label), 4)
+    lines = textwrap.wrap(
+        label + note.text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return _styled("\n".join(lines), note.tone, look)
+
+
+def _table(table: Table, look: Look) -> str:
+    title = _wrapped(Note(table.title, tone="strong"), look)
+    fitting = next(
+        (shape for shape in _shapes(table) if look.width is None or _width(shape) <= look.width), None
+    )
+    if fitting is None:
+        return "\n\n".join([title, *_row_blocks(table, look)])
+    body = _printed(_rich(fitting, look), _width(fitting), look)
+    return f"{title}\n{body}"
+
+
+def _shapes(table: Table) -> Iterator[Table]:
+    yield table
+    if len(table.rows) > 1:
+        yield _on_its_side(table)
+
+
+def _on_its_side(table: Table) -> Table:
+    """Rows become columns; their names become the headers."""
+    head = [Column(table.columns[0].header, right=False), *(Column(row[0].text) for row in table.rows)]
+    rows = [
+        (Cell(column.header), *(row[index] for row in table.rows))
+        for index, column in enumerate(table.columns)
+        if index > 0
+    ]
+    return Table(table.title, tuple(head), tuple(rows))
+
+
+def _widths(table: Table) -> list[int]:
+    return [
+        max([cell_len(column.header), *(cell_len(row[index].text) for row in table.rows)])
+        for index, column in enumerate(table.columns)
+    ]
+
+
+def _width(table: Table) -> int:
+    return sum(_widths(table)) + _GAP * (len(table.columns) - 1)
+
+
+def _rich(table: Table, look: Look) -> RichTable:
+    grid = RichTable(
+        box=_ASCII_BOX if look.ascii else _BOX,
+        padding=(0, 1),
+        collapse_padding=True,
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold" if look.color else "",
+    )
+    for column, width in zip(table.columns, _widths(table), strict=True):
+        grid.add_column(
+            Text(column.header),
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            min_width=width,
+        )
+    for index, row in enumerate(table.rows):
+        last_above = table.total and index == len(table.rows) - 2
+        grid.add_row(*(Text(cell.text, STYLES[cell.tone]) for cell in row), end_section=last_above)
+    return grid
+
+
+def _row_blocks(table: Table, look: Look) -> Iterator[str]:
+    """Every row as lines of `header  value`, for the narrowest terminals."""
+    label = max(cell_len(column.header) for column in table.columns[1:])
+    for row in table.rows:
+        lines = [_styled(row[0].text, "strong", look)]
+        for column, cell in zip(table.columns[1:], row[1:], strict=True):
+            lines.append(f"  {column.header:<{label}}  {_styled(cell.text, cell.tone, look)}")
+        yield "\n".join(lines)
+
+
+def _facts(facts: Facts, look: Look) -> str:
+    """Labelled values; those too long for the line are broken between words."""
+    label = max((cell_len(name) for name, _ in facts.rows), default=0)
+    width = look.width or PROSE_WIDTH
+    lines = [_wrapped(Note(facts.title, tone="strong"), look)] if facts.title else []
+    for name, text in facts.rows:
+        room = max(16, width - label - 4)
+        broken = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+        lines.append(f"  {name:<{label}}  {broken[0]}".rstrip())
+        lines += [f"  {'':<{label}}  {more}" for more in broken[1:]]
+    return "\n".join(lines)

@@ -1,0 +1,130 @@
+"""What several views say alike: notes under a table, the next command, the request in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zerocalc.render import numbers
+from zerocalc.render.document import Cell, Note, Tone, Verbatim
+from zerocalc.strategies import STRATEGIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from zerocalc.render import Look
+    from zerocalc.results import Memory, Resolved, StrategyResult
+
+PHASE_LABELS = {
+    "initialization": "Initialization",
+    "at_rest": "At rest",
+    "forward_backward": "Forward+backward",
+    "backward_end": "Backward end",
+    "optimizer_step": "Optimizer step",
+}
+GOOD: Tone = "good"
+BAD: Tone = "bad"
+NONE = Cell(numbers.NOTHING, "faint")
+
+
+def asked(request: Mapping[str, Resolved], word: str, default: Any = None) -> Any:
+    """One value of the resolved job, by its word."""
+    found = request.get(word)
+    return default if found is None else found.value
+
+
+def label_of(strategy: str) -> str:
+    """A strategy as it is printed: `ZeRO-3`."""
+    row = STRATEGIES.get(strategy)
+    return strategy if row is None else row.label
+
+
+def phase_label(phase: str) -> str:
+    """A phase as it is printed."""
+    return PHASE_LABELS.get(phase, phase.replace("_", " ").capitalize())
+
+
+def when(phase: str) -> str:
+    """A phase inside a sentence: `at rest`, `in forward+backward`."""
+    label = phase_label(phase)
+    return label.lower() if label.startswith("At ") else f"in {label.lower()}"
+
+
+def words(name: str) -> str:
+    """A wire name as words: `optimizer_states` is read as optimizer states."""
+    return name.replace("_", " ")
+
+
+def size_of(request: Mapping[str, Resolved]) -> str:
+    """`70b: 70,000,000,000 parameters on 64 GPUs`, with the degrees that are not one."""
+    params, name = asked(request, "num_params"), asked(request, "model")
+    gpus = asked(request, "world_size")
+    what = f"{numbers.count(params)} parameters" if params is not None else "no model"
+    named = f"{name}: {what}" if name and str(params) != str(name) else what
+    degrees = [
+        f"{degree} {asked(request, degree, 1)}"
+        for degree in ("tp", "pp", "cp", "ep", "etp")
+        if asked(request, degree, 1) != 1
+    ]
+    if degrees:
+        degrees.insert(0, f"dp {asked(request, 'data_parallel_size')}")
+    where = f"{numbers.count(gpus)} GPU{'s' if gpus != 1 else ''}" if gpus is not None else "GPUs unknown"
+    return f"{named} on {where}" + (f" ({', '.join(degrees)})" if degrees else "")
+
+
+def machine_of(request: Mapping[str, Resolved], units: str) -> str:
+    """`80.0 GB each`, with the GPU's name and the reserve where there are some; empty without a GPU."""
+    capacity = asked(request, "capacity_bytes")
+    if capacity is None:
+        return ""
+    reserve = asked(request, "reserve_bytes", 0)
+    gpu = asked(request, "gpu")
+    named = f"{gpu}, " if gpu and not str(gpu)[:1].isdigit() else ""
+    kept = f", {numbers.with_unit(reserve, units)} kept free" if reserve else ""
+    return f"{named}{numbers.with_unit(capacity, units)} each{kept}"
+
+
+def state_bytes(memory: Memory, state: str, tier: str = "gpu") -> int:
+    """The terms of one state on one tier."""
+    return sum(term.bytes for term in getattr(memory, tier).terms if term.state == state)
+
+
+def peaks_above_states(memory: Memory) -> bool:
+    """Whether the peak is more than model states, because other terms are counted."""
+    return memory.gpu.peak_bytes > memory.gpu.model_states_bytes
+
+
+def fits_cells(results: Iterable[StrategyResult], units: str) -> list[Cell]:
+    """`yes +62.5`, `no −1040.0`, or why there is no verdict."""
+    listed = list(results)
+    decimals = numbers.decimals_for((row.headroom_bytes for row in listed), units)
+    return [_fits_cell(row, units, decimals) for row in listed]
+
+
+def _fits_cell(row: StrategyResult, units: str, decimals: int) -> Cell:
+    if not row.applicable:
+        return Cell("n/a", "faint")
+    if row.headroom_bytes is None:
+        return NONE
+    word, tone = ("yes", GOOD) if row.fits else ("no", BAD)
+    return Cell(f"{word} {numbers.headroom(row.headroom_bytes, units, decimals)}", tone)
+
+
+def verdict(fits: bool | None) -> Cell:
+    """Yes, no, or a dash where it is not known."""
+    return NONE if fits is None else Cell("yes", "good") if fits else Cell("no", "bad")
+
+
+def notes_of(result: Any) -> Iterator[Note]:
+    """Warnings first, then what was assumed and what is not counted."""
+    for warning in result.warnings:
+        yield Note(warning, "Warning", "warning")
+    for assumption in result.assumptions:
+        yield Note(assumption, "Assumed")
+    for missing in result.excluded:
+        yield Note(missing, "Not counted")
+
+
+def next_command(look: Look, command: str, *more: str) -> Verbatim:
+    """One command worth running now."""
+    parts = ["zerocalc", *command.split(), look.arguments, *more]
+    return Verbatim(" ".join(part for part in parts if part), "Next", "link")
