@@ -26,6 +26,7 @@ MAX_HEADER_BYTES = 100_000_000
 INDEX_SUFFIX = ".safetensors.index.json"
 INDEX_NAME = f"model{INDEX_SUFFIX}"
 SINGLE_NAME = "model.safetensors"
+MAX_DIMENSIONS = 64
 _LENGTH_BYTES = 8
 
 DTYPE_BITS = {
@@ -146,10 +147,16 @@ def _entry(file: Path, name: str, item: object, space: int) -> _Entry:
     if not _whole_numbers(shape) or not _whole_numbers(offsets) or len(offsets) != 2:
         raise FileError(f"{label} needs a shape and two data_offsets of whole numbers from 0")
     begin, end = offsets
+    if len(shape) > MAX_DIMENSIONS or max(shape, default=0) > MAX_PARAMS:
+        raise FileError(
+            f"{label} has a shape beyond {MAX_DIMENSIONS} dimensions of at most {MAX_PARAMS:,} each"
+        )
     if not begin <= end <= space:
         raise FileError(f"{label} lies at bytes {begin:,} to {end:,}, outside the {space:,} bytes of data")
     if end - begin != ceil_div(prod(shape) * DTYPE_BITS[dtype], 8):
-        raise FileError(f"{label} has {end - begin:,} bytes, which do not fit {dtype} of shape {shape}")
+        raise FileError(
+            f"{label} has {end - begin:,} bytes, which do not fit {dtype} of shape {str(shape)[:100]}"
+        )
     return _Entry(Stored(name, tuple(shape), dtype), begin, end)
 
 
