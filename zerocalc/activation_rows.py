@@ -121,7 +121,11 @@ ATTENTION: dict[tuple[str, str], tuple[Saved, ...]] = {
         Saved("dropout mask of scores", "scores", BYTE),
         Saved("scores after dropout", "scores", ELEMENT),
     ),
+    # TransformerEngine's unfused attention: one softmax in 16 bits, and what dropout makes of it.
+    ("megatron", "eager"): (*_QKV, Saved("softmax", "scores", ELEMENT), *_DROPPED),
 }
+ATTENTION["megatron", "flash"] = ATTENTION["llama", "flash"]
+ATTENTION["megatron", "math"] = ATTENTION["megatron", "eager"]
 ATTENTION["gpt2", "flash"] = ATTENTION["korthikanti", "flash"] = ATTENTION["llama", "flash"]
 ATTENTION["gpt2", "math"] = (
     *ATTENTION["llama", "math"],

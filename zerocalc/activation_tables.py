@@ -90,6 +90,7 @@ IMPLEMENTATIONS: dict[str, Implementation] = {
     "eager": Implementation("eager", "eager"),
     "fused": Implementation("fused", "eager"),
     "fused-mlp": Implementation("fused", "fused"),
+    "megatron": Implementation("fused", "fused", "megatron"),
     "korthikanti": Implementation(
         "korthikanti",
         "korthikanti",

@@ -101,12 +101,12 @@ def _divide(tensor: Tensor, *, tp: Any, ep: Any, etp: Any) -> Tensor:
     return replace(tensor, shape=tuple(shape))
 
 
-def _stage_bounds(num_layers: int, stages: int) -> list[tuple[int, int]]:
+def _stage_bounds(num_layers: int, stages: int, given: tuple[int, ...] | None) -> list[tuple[int, int]]:
     """Layers of each stage. What does not divide goes to the stages after the first, which has the embedding."""
     base, extra = divmod(num_layers, stages)
+    even = [base + (1 if (stage - 1) % stages < extra else 0) for stage in range(stages)]
     bounds, start = [], 0
-    for stage in range(stages):
-        size = base + (1 if (stage - 1) % stages < extra else 0)
+    for size in given if given and sum(given) == num_layers else even:
         bounds.append((start, start + size))
         start += size
     return bounds
@@ -152,7 +152,7 @@ def stage_layouts(layout: Layout, parallelism: Parallelism) -> list[tuple[list[i
             hint="give at most one stage a layer",
         )
     classes: dict[tuple[tuple[tuple[Tensor, ...], int], ...], tuple[list[int], Layout]] = {}
-    for stage, (low, high) in enumerate(_stage_bounds(layout.num_layers, p.pp)):
+    for stage, (low, high) in enumerate(_stage_bounds(layout.num_layers, p.pp, p.stage_layers)):
         units = list(_stage_units(layout, low, high, first=stage == 0, last=stage == p.pp - 1))
         if p.pp > 1 and stage == p.pp - 1 and (head := _tied_head(layout)) is not None:
             units.append(head)

@@ -67,4 +67,79 @@ SOURCES: dict[str, Source] = {
         "section 3",
         "https://arxiv.org/abs/1804.04235",
     ),
+    "megatron-optimizer": Source(
+        "Megatron-LM: distributed optimizer",
+        "bytes per parameter",
+        "https://github.com/NVIDIA/Megatron-LM/blob/main/docs/user-guide/features/dist_optimizer.md",
+    ),
+    "megatron-buffers": Source(
+        "Megatron-LM: parameter layout of the distributed optimizer",
+        "megatron/core/optimizer/param_layout.py",
+        "https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/optimizer/param_layout.py",
+    ),
+    "megatron-schedule": Source(
+        "Megatron-LM: pipeline schedules",
+        "get_pp_rank_microbatches, megatron/core/pipeline_parallel/schedules.py",
+        "https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/pipeline_parallel/schedules.py",
+    ),
+    "transformer-engine": Source(
+        "TransformerEngine: weight gradients fused into Megatron's main gradients",
+        "get_dummy_wgrad, transformer_engine/pytorch/module/base.py",
+        "https://github.com/NVIDIA/TransformerEngine/blob/main/transformer_engine/pytorch/module/base.py",
+    ),
+    "torch-ddp": Source("PyTorch: DistributedDataParallel and its reducer", "torch/nn/parallel/distributed.py, 2.13", "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"),
+    "torch-adamw": Source("PyTorch: AdamW", "torch/optim/adamw.py, 2.13", "https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html"),
+    "torch-fsdp1": Source("PyTorch: FullyShardedDataParallel", "torch/distributed/fsdp/_flat_param.py, 2.13", "https://docs.pytorch.org/docs/stable/fsdp.html"),
+    "torch-fsdp2": Source("PyTorch: fully_shard", "torch/distributed/fsdp/_fully_shard, 2.13", "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"),
+    "zero-offload-adam": Source(_OFFLOAD, "section 5 and table 4", _OFFLOAD_URL),
+    "cpu-adam-roofline": Source(
+        "Derived: bytes of host memory that one Adam update reads and writes",
+        "gradient, parameter, two moments in fp32 read; parameter and moments written",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/csrc/adam/cpu_adam_impl.cpp",
+    ),
+    "fsdp2-offload": Source(
+        "PyTorch: fully_shard with CPUOffloadPolicy",
+        "torch/distributed/fsdp/_fully_shard/_fsdp_param.py, all_gather_inputs",
+        "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
+    ),
+    "deepspeed-offload": Source(
+        "DeepSpeed: ZeRO stage 3",
+        "runtime/zero/stage3.py, partition_grads",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage3.py",
+    ),
+    "deepspeed-twinflow": Source(
+        "DeepSpeed: ZeRO-Offload++ with Twin-Flow",
+        "offload_optimizer.ratio",
+        "https://github.com/deepspeedai/DeepSpeed/tree/master/blogs/deepspeed-offloadpp",
+    ),
+    "deepspeed-nvme": Source(
+        "DeepSpeed: swapping tensors to NVMe",
+        "runtime/swap_tensor",
+        "https://github.com/deepspeedai/DeepSpeed/tree/master/deepspeed/runtime/swap_tensor",
+    ),
+    "alpha-beta": Source(
+        "Optimization of Collective Communication Operations in MPICH",
+        "sections 4.1 to 4.5: ring, recursive halving and doubling",
+        "https://doi.org/10.1177/1094342005051521",
+    ),
+    "double-tree": Source(
+        "Massively Scale Your Deep Learning Training with NCCL 2.4",
+        "double binary trees",
+        "https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/",
+    ),
+    "scaling-flops": Source(
+        "Scaling Laws for Neural Language Models",
+        "section 2.1 and table 1",
+        "https://arxiv.org/abs/2001.08361",
+    ),
+    "torchtitan-flops": Source(
+        "torchtitan: FLOPs per token",
+        "torchtitan/models/utils.py",
+        "https://github.com/pytorch/torchtitan/blob/main/torchtitan/models/utils.py",
+    ),
+    "derived-crossover": Source(
+        "Derived: bytes sent against FLOPs done per parameter",
+        "from the ring (nccl-tests) and two FLOPs per parameter and token",
+        "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
+    ),
 }

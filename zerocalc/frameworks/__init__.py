@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from zerocalc.frameworks.settings import Setting
     from zerocalc.frameworks.terms import Plan
     from zerocalc.rank import RankView
+    from zerocalc.specs.job import Job
 
 
 class Framework(NamedTuple):
@@ -23,6 +24,10 @@ class Framework(NamedTuple):
 
 FRAMEWORKS: dict[str, Framework] = {
     "paper": Framework("zerocalc.frameworks.paper", "the papers' ideal (ZeRO, ZeRO-Offload, ZeRO-Infinity)"),
+    "megatron": Framework(
+        "zerocalc.frameworks.megatron", "Megatron-LM: the distributed optimizer with TP, PP, CP and EP"
+    ),
+    "pytorch": Framework("zerocalc.frameworks.pytorch", "PyTorch's DDP, ZeroRedundancyOptimizer, FSDP2 and FSDP1"),
 }
 
 
@@ -41,3 +46,9 @@ def framework_named(name: str) -> FrameworkModule:
     if row is None:
         raise unknown_name("framework", name, list(FRAMEWORKS), hint=f"one of {', '.join(FRAMEWORKS)}")
     return cast("FrameworkModule", import_module(row.module))
+
+
+def prepared(job: Job) -> Job:
+    """The job as its framework lays it out: a padded vocabulary, uneven pipeline stages. Most change nothing."""
+    prepare = getattr(framework_named(job.framework), "prepare", None)
+    return cast("Job", prepare(job)) if prepare else job

@@ -97,6 +97,8 @@ class Parallelism(Spec):
     gpus_per_node: Ranks | None = None
     sharding_group_size: Ranks | None = None
     """Ranks per sharding group, for HSDP and MiCS."""
+    stage_layers: tuple[int, ...] | None = None
+    """Layers of each pipeline stage; null splits them evenly."""
 
     @property
     def data_parallel_size(self) -> int:
