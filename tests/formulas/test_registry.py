@@ -21,12 +21,12 @@ for module in pkgutil.iter_modules(zerocalc.formulas.__path__):
     importlib.import_module(f"zerocalc.formulas.{module.name}")
 
 FORMULAS = sorted(REGISTRY, key=lambda function: (function.__module__, function.__name__))
-HELPERS = {name: getattr(units, name) for name in ("ceil", "ceil_div", "smallest", "largest")}
+HELPERS = {name: getattr(units, name) for name in ("ceil", "ceil_div", "smallest", "largest")} | {"int": int}
 
 
 def random_inputs(function: Callable[..., Any]) -> dict[str, int]:
     names = function.__code__.co_varnames[: function.__code__.co_kwonlyargcount]
-    return {name: random.Random(name).randrange(1, 50) for name in names}
+    return {name: random.Random(name).randrange(2, 50) for name in names}
 
 
 @pytest.mark.parametrize("function", FORMULAS, ids=lambda function: function.__name__)
