@@ -269,72 +269,42 @@ class Explanation(Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerResult:
-    """Equal, consecutive layers of one stack."""
+class ContrastSide:
+    """One framework's term behind a line of a contrast."""
 
+    framework: str
     name: str
-    layer_class: str
-    first: int
-    count: int
-    params: int
-    """Parameters of one layer."""
-    tensors: int
-    """Tensors of one layer."""
+    part: str
+    bytes: int
+    formula: str
+    substituted: str
+    source: str
+    citation: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts(Answer):
-    """`params`: what a model is made of. Tied matrices count once unless the name says otherwise."""
+class ContrastLine:
+    """One kind of term under one strategy, as two frameworks hold it at their peaks."""
 
-    num_params: int
-    num_params_tied_twice: int
-    num_active_params: int | None
-    """Parameters one token passes through; null where it is not known how many experts it visits."""
-    num_active_params_excl_input_embedding: int | None
-    num_input_embedding_params: int
-    num_head_params: int
-    num_expert_params: int
-    num_shared_expert_params: int
-    num_router_params: int
-    largest_layer: str
-    largest_layer_params: int
-    """Largest sum of parameters owned directly by one module."""
-    largest_tensor: str
-    largest_tensor_params: int
-    num_tensors: int
-    num_layers: int
-    layers: list[LayerResult]
-    ties: list[str]
-    """Names that share another's storage, as `name = target`."""
+    strategy: str
+    name: str
+    bytes: int
+    against_bytes: int
+    difference_bytes: int
+    because: str
+    sides: list[ContrastSide]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast(Answer):
+    """`explain --against`: why two frameworks' answers differ, line by line."""
+
+    framework: str
+    against: str
+    lines: list[ContrastLine]
     assumptions: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PresetRow:
-    """One preset in a list."""
-
-    kind: str
-    name: str
-    summary: str
-    aliases: list[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PresetList(Answer):
-    """`presets list`: what can be named."""
-
-    rows: list[PresetRow]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PresetAnswer(Answer):
-    """`presets show`: one preset as written, every figure with its unit and source."""
-
-    preset_kind: str
-    name: str
-    values: dict[str, Any]
 
 
 def plain(value: Any) -> Any:

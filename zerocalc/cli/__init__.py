@@ -53,7 +53,7 @@ Where does a number come from?
     cls=LazyGroup,
     rows=COMMANDS,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
 @click.pass_context
@@ -90,11 +90,22 @@ def run(arguments: Sequence[str]) -> int:
 def _invoke(arguments: list[str]) -> int:
     """Parse and run, letting every error through; click's own exits (help, version) become their code."""
     try:
-        with cli.make_context(PROGRAM, arguments) as context:
+        with cli.make_context(PROGRAM, arguments, terminal_width=_help_width()) as context:
             answer = cli.invoke(context)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     return answer if isinstance(answer, int) else OK
+
+
+def _help_width() -> int:
+    """Columns for help: COLUMNS, else the terminal's, at most 100. Asked here because click's way imports archives."""
+    columns = os.environ.get("COLUMNS", "")
+    if not (columns.isascii() and columns.isdigit()):
+        try:
+            columns = str(os.get_terminal_size().columns)
+        except (OSError, ValueError):
+            columns = "80"
+    return max(40, min(int(columns[:4]), 100) - 2)
 
 
 def _complete(instruction: str) -> int:

@@ -225,5 +225,5 @@ def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., An
         name,
         cls=ExampleCommand,
         examples=examples,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings={"help_option_names": ["-h", "--help"]},
     )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zerocalc.cli.files import write_atomically
 from zerocalc.cli.options import OUTPUT_WORDS
 from zerocalc.errors import UsageError
 from zerocalc.render import FORMATS, Look, format_for, render
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SYMBOLS = "Ψ−–×·─"
-_DIRECT = {"-", "/dev/stdout"}
-_FILE_WIDTH = None
 
 
 class Sink(NamedTuple):
@@ -30,20 +26,22 @@ class Sink(NamedTuple):
     """The file to write; null is stdout."""
 
 
-def emit(result: Any, typed: Mapping[str, Any], *, command: str = "") -> None:
+def emit(result: Any, typed: Mapping[str, Any]) -> None:
     """Write an answer in the format and to the place that the options name.
 
     Raises UsageError for a format or unit that does not exist, OSError where the place cannot be written.
     """
-    sink = sink_of(typed, command)
+    sink = sink_of(typed)
     text = render(result, sink.fmt, sink.look)
     if sink.path is not None:
+        from zerocalc.cli.files import write_atomically
+
         write_atomically(sink.path, text)
         return
     _write(text)
 
 
-def sink_of(typed: Mapping[str, Any], command: str = "") -> Sink:
+def sink_of(typed: Mapping[str, Any]) -> Sink:
     """Read the output options: flag first, then the file's suffix, then the environment."""
     path = typed.get("output")
     path = None if path in {None, "-"} else str(path)
@@ -57,7 +55,7 @@ def sink_of(typed: Mapping[str, Any], command: str = "") -> Sink:
         color=_color(typed.get("color"), to_terminal=to_terminal),
         ascii=path is None and not _can_encode(getattr(stream, "encoding", None)),
         quiet=bool(typed.get("quiet")),
-        arguments=retyped(typed, command),
+        arguments=retyped(typed) if FORMATS[fmt].for_people else "",
     )
     return Sink(fmt, look, path)
 
@@ -129,9 +127,10 @@ def _write(text: str) -> None:
     stream.flush()
 
 
-def retyped(typed: Mapping[str, Any], command: str) -> str:
+def retyped(typed: Mapping[str, Any]) -> str:
     """The question as it was typed, quoted for a shell, without the options of the output."""
-    del command
+    import shlex
+
     words: list[str] = []
     for name, value in typed.items():
         if (

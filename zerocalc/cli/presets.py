@@ -19,7 +19,11 @@ EXAMPLES = (
 
 
 @click.group(
-    "presets", cls=ExampleGroup, examples=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
+    "presets",
+    cls=ExampleGroup,
+    examples=EXAMPLES,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.pass_context
 def command(ctx: click.Context) -> None:

@@ -1,7 +1,8 @@
-"""What a model is made of: exact counts from its layout."""
+"""What a model is made of: exact counts from its layout. The answer stands here so that others need not build it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zerocalc.architectures.counts import count_params
@@ -9,10 +10,53 @@ from zerocalc.errors import UsageError
 from zerocalc.readers.reading import Given
 from zerocalc.resolve import Givens
 from zerocalc.resolve_model import architecture_named
-from zerocalc.results import Counts, LayerResult, Resolved
+from zerocalc.results import Answer, Resolved
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerResult:
+    """Equal, consecutive layers of one stack."""
+
+    name: str
+    layer_class: str
+    first: int
+    count: int
+    params: int
+    """Parameters of one layer."""
+    tensors: int
+    """Tensors of one layer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts(Answer):
+    """`params`: what a model is made of. Tied matrices count once unless the name says otherwise."""
+
+    num_params: int
+    num_params_tied_twice: int
+    num_active_params: int | None
+    """Parameters one token passes through; null where it is not known how many experts it visits."""
+    num_active_params_excl_input_embedding: int | None
+    num_input_embedding_params: int
+    num_head_params: int
+    num_expert_params: int
+    num_shared_expert_params: int
+    num_router_params: int
+    largest_layer: str
+    largest_layer_params: int
+    """Largest sum of parameters owned directly by one module."""
+    largest_tensor: str
+    largest_tensor_params: int
+    num_tensors: int
+    num_layers: int
+    layers: list[LayerResult]
+    ties: list[str]
+    """Names that share another's storage, as `name = target`."""
+    assumptions: list[str] = field(default_factory=list)
+    excluded: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 def params(model: str, *, presets_dir: Path | None = None) -> Counts:

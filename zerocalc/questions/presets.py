@@ -1,17 +1,44 @@
-"""What can be named, and what a name stands for."""
+"""What can be named, and what a name stands for. The answers stand here so that others need not build them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import unknown_name
 from zerocalc.presets import KINDS, list_presets, show
-from zerocalc.results import PresetAnswer, PresetList, PresetRow, Resolved
+from zerocalc.results import Answer, Resolved
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocalc.preset_rows import Preset
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetRow:
+    """One preset in a list."""
+
+    kind: str
+    name: str
+    summary: str
+    aliases: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetList(Answer):
+    """`presets list`: what can be named."""
+
+    rows: list[PresetRow]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetAnswer(Answer):
+    """`presets show`: one preset as written, every figure with its unit and source."""
+
+    preset_kind: str
+    name: str
+    values: dict[str, Any]
 
 
 def kind_named(text: str) -> str:

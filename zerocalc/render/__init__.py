@@ -23,14 +23,17 @@ class Format(NamedTuple):
     module: str
     suffixes: tuple[str, ...]
     description: str
+    for_people: bool = False
 
 
 FORMATS: dict[str, Format] = {
-    "table": Format("zerocalc.render.table", (".txt",), "tables for a terminal"),
+    "table": Format("zerocalc.render.table", (".txt",), "tables for a terminal", for_people=True),
     "json": Format("zerocalc.render.json", (".json",), "one JSON object, the contract for scripts"),
     "jsonl": Format("zerocalc.render.jsonl", (".jsonl", ".ndjson"), "one result object a line"),
     "csv": Format("zerocalc.render.csv", (".csv",), "long form: one row per strategy and term, whole bytes"),
-    "markdown": Format("zerocalc.render.markdown", (".md", ".markdown"), "tables for a page or a comment"),
+    "markdown": Format(
+        "zerocalc.render.markdown", (".md", ".markdown"), "tables for a page or a comment", for_people=True
+    ),
 }
 
 VIEWS: dict[str, str] = {

@@ -9,6 +9,8 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from zerocalc import results
+from zerocalc.questions.params import Counts
+from zerocalc.questions.presets import PresetAnswer, PresetList
 from zerocalc.schemas import FOLDER
 from zerocalc.specs.job import Job
 
@@ -17,9 +19,9 @@ SOURCES: dict[str, Any] = {
     "estimate": results.Estimates,
     "solve": results.Solution,
     "explain": results.Explanation,
-    "params": results.Counts,
-    "presets": results.PresetList,
-    "preset": results.PresetAnswer,
+    "params": Counts,
+    "presets": PresetList,
+    "preset": PresetAnswer,
     "job": Job,
 }
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
