@@ -17,6 +17,7 @@ from zerocalc._version import __version__
 
 if TYPE_CHECKING:
     from zerocalc.api import job as job
+    from zerocalc.questions.against import contrast as contrast
     from zerocalc.questions.compare import compare as compare
     from zerocalc.errors import FileError as FileError
     from zerocalc.errors import SpecError as SpecError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "zerocalc.api": ("job",),
+    "zerocalc.questions.against": ("contrast",),
     "zerocalc.questions.compare": ("compare",),
     "zerocalc.errors": ("FileError", "SpecError", "UnknownNameError", "UsageError", "ZerocalcError"),
     "zerocalc.evaluate": ("estimate",),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import SpecError, UsageError
-from zerocalc.frameworks import framework_named
+from zerocalc.frameworks import framework_named, prepared
 from zerocalc.frameworks.terms import PHASES, Collective, Plan, Term
 from zerocalc.rank import RankView, rank_views
 from zerocalc.results import (
@@ -76,10 +76,17 @@ def _offering(state: Any) -> str:
     return ", ".join(row.name for row in STRATEGIES.values() if state in row.offload)
 
 
+def with_framework(job: Job, framework: str) -> Job:
+    """The job in another framework's hands, with those of its settings that this framework has."""
+    rows = {row.name for row in framework_named(framework).SETTINGS}
+    kept = {name: value for name, value in job.settings.items() if name in rows}
+    return job.model_copy(update={"framework": framework, "settings": kept})
+
+
 def plans(job: Job) -> list[tuple[RankView, Plan]]:
     """Every rank class with what its framework says about it."""
     module = framework_named(job.framework)
-    return [(view, module.plan(view)) for view in rank_views(job)]
+    return [(view, module.plan(view)) for view in rank_views(prepared(job))]
 
 
 def heaviest(classes: list[tuple[RankView, Plan]]) -> tuple[RankView, Plan]:
@@ -239,6 +246,8 @@ def _tier_memory(job: Job, plan: Plan, tier: str, capacity: int | None) -> TierM
 def _savings(job: Job, states: int) -> float | None:
     """How many times less than DDP the rank holds, in model states on the GPU."""
     ddp = job.model_copy(update={"strategy": "ddp", "settings": {}, "offload": type(job.offload)()})
+    if inapplicable(ddp):
+        ddp = ddp.model_copy(update={"framework": "paper"})
     _, plan = heaviest(plans(ddp))
     whole = sum(term.bytes for term in plan.terms if term.state is not None and term.tier == "gpu")
     return whole / states if states else None

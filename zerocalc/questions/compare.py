@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocalc.errors import UsageError
-from zerocalc.evaluate import evaluate, excluded_of, inapplicable, request_of
+from zerocalc.errors import UsageError, unknown_name
+from zerocalc.evaluate import evaluate, excluded_of, inapplicable, request_of, with_framework
 from zerocalc.formulas.states import floor_line_bytes
+from zerocalc.frameworks import framework_named
 from zerocalc.rank import rank_views
 from zerocalc.results import DividingLine, Estimates, OffloadResult, StrategyResult
 from zerocalc.questions.solve import smallest_degree
@@ -28,9 +29,12 @@ def compare(
     """
     results: list[StrategyResult] = []
     plans: list[Plan] = []
+    if frameworks:
+        _check_settings(job, frameworks)
     for strategy in strategies:
         for framework in frameworks or (job.framework,):
-            variant = job.model_copy(update={"strategy": strategy, "framework": framework})
+            variant = job.model_copy(update={"strategy": strategy})
+            variant = with_framework(variant, framework) if frameworks else variant
             if reason := inapplicable(variant):
                 results.append(_refused(variant, reason))
                 continue
@@ -49,6 +53,14 @@ def compare(
         excluded=_merged(*(excluded_of(plan) for plan in plans)),
         warnings=_merged(list(job.warnings), *(plan.warnings for plan in plans)),
     )
+
+
+def _check_settings(job: Job, frameworks: Sequence[str]) -> None:
+    """Refuse a setting that none of the frameworks has."""
+    known = {row.name for framework in frameworks for row in framework_named(framework).SETTINGS}
+    for name in job.settings:
+        if name not in known:
+            raise unknown_name(f"setting of {', '.join(frameworks)}", name, sorted(known))
 
 
 def _merged(*lists: list[str]) -> list[str]:

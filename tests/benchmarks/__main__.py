@@ -1,0 +1,8 @@
+"""`python -m tests.benchmarks`: every benchmark, as ratios measured in one run. Nothing here fails a test."""
+
+from __future__ import annotations
+
+from tests.benchmarks import startup
+
+if __name__ == "__main__":
+    startup.main()
