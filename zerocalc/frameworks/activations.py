@@ -9,43 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.activation_tables import IMPLEMENTATIONS
 from zerocalc.activation_terms import ActivationEstimate, LayerActivations, activation_terms
-from zerocalc.formulas.loss import LOSSES, Line
+from zerocalc.formulas.loss import Line
 from zerocalc.formulas.registry import Summed
-from zerocalc.frameworks.settings import Setting
+from zerocalc.frameworks.activation_settings import ACTIVATION_SETTINGS as ACTIVATION_SETTINGS
 from zerocalc.frameworks.terms import FORWARD_BACKWARD, Term
+from zerocalc.units import ceil_div
 
 if TYPE_CHECKING:
+    from zerocalc.layout import Dimensions
     from zerocalc.rank import RankView
 
 MOMENTS = ("forward_end", "loss_backward", "recompute")
-
-ACTIVATION_SETTINGS = (
-    Setting(
-        name="activations", kind="str", default="eager", choices=tuple(IMPLEMENTATIONS),
-        doc="which kernels keep what: transformers' modules as measured, fused ones, or the papers' own equations",
-    ),
-    Setting(
-        name="activation_device", kind="str", default="cuda", choices=("cuda", "cpu"),
-        doc="CUDA keeps one-byte dropout masks and fp32 statistics; the measurements were made on a CPU",
-    ),
-    Setting(name="autocast", kind="bool", default=False, doc="fp32 weights computed in bf16 by autocast"),
-    Setting(name="loss", kind="str", default="eager", choices=tuple(LOSSES), doc="how logits and loss are computed"),
-    Setting(
-        name="loss_chunk_tokens", kind="int", default=None, minimum=1,
-        doc="tokens per chunk of a chunked or fused loss",
-    ),
-    Setting(
-        name="partition_activations", kind="bool", default=False,
-        doc="ZeRO-R Pa: split activation checkpoints over the tensor-parallel ranks",
-    ),
-    Setting(
-        name="cpu_checkpointing", kind="bool", default=False,
-        doc="ZeRO-R Pa+cpu: keep activation checkpoints in host memory",
-    ),
-)  # fmt: skip
-
 
 def in_flight(view: RankView) -> int:
     """Micro-batches whose activations a pipeline stage holds at once under 1F1B. Source: korthikanti-pipeline."""
@@ -72,7 +47,7 @@ def estimate_activations(
         "checkpointing": work.checkpointing,
         "implementation": settings["activations"],
         "loss": settings["loss"],
-        "chunk_tokens": settings["loss_chunk_tokens"],
+        "chunk_tokens": settings["loss_chunk_tokens"] or _usual_chunk(view, model.dimensions),
         "device": settings["activation_device"],
         "num_layers": sum(unit.count for unit in layers),
         "num_moe_layers": moe,
@@ -82,6 +57,21 @@ def estimate_activations(
         "partition_checkpoints": settings["partition_activations"],
     }
     return activation_terms(model.dimensions, **arguments | overrides)
+
+
+def _usual_chunk(view: RankView, dims: Dimensions) -> int:
+    """Tokens per chunk of Liger's fused loss: so many that a chunk's logits are about as large as the hidden states.
+
+    Source: liger.
+    """
+    work = view.job.workload
+    tokens = (work.micro_batch or 1) * ceil_div(work.seq_len or 1, view.job.parallelism.cp)
+    return next_power_of_two(ceil_div(tokens, ceil_div(dims.vocab_size, dims.hidden_size)))
+
+
+def next_power_of_two(number: int) -> int:
+    """The smallest power of two that is no smaller."""
+    return 1 << (number - 1).bit_length()
 
 
 def _dtype(view: RankView, settings: Mapping[str, Any]) -> Any:

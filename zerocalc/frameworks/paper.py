@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocalc import strategies
-from zerocalc.activation_terms import ActivationEstimate
 from zerocalc.formulas.communication import all_reduce_sent_bytes, leg_sent_bytes, padded_bytes
 from zerocalc.formulas.registry import Applied, apply
 from zerocalc.formulas.states import gathered_bytes, state_bytes
-from zerocalc.frameworks.activations import ACTIVATION_SETTINGS, activation_terms_of, estimate_activations
+from zerocalc.frameworks.activation_settings import ACTIVATION_SETTINGS
 from zerocalc.frameworks.settings import Setting, resolve_settings
 from zerocalc.frameworks.terms import (
     ALWAYS,
@@ -28,6 +27,9 @@ from zerocalc.optimizer_states import optimizer_lines
 from zerocalc.rank import Part, RankView
 from zerocalc.strategies import LEGS, Pass, State
 from zerocalc.units import DTYPE_BITS, dtype_bytes
+
+if TYPE_CHECKING:
+    from zerocalc.activation_terms import ActivationEstimate
 
 STRATEGIES = frozenset(strategies.STRATEGIES)
 _ZEROPP = frozenset({"zeropp"})
@@ -69,9 +71,8 @@ def plan(view: RankView) -> Plan:
         answer.collectives += _collectives(view, part, settings)
     answer.terms += _working_memory(view, settings)
     answer.terms += _constant_buffer(settings)
-    if (activations := estimate_activations(view, settings)) is not None:
-        answer.terms += activation_terms_of(activations, settings)
-        _partitioned_checkpoints(view, answer, activations, settings)
+    if view.job.workload.micro_batch is not None:
+        _activations(view, answer, settings)
     answer.traffic += _traffic(view, answer.terms)
     _say(view, answer, settings)
     return answer
@@ -168,6 +169,15 @@ def _constant_buffer(settings: dict[str, Any]) -> Iterator[Term]:
     if settings["constant_buffer"]:
         amount = apply(state_bytes, num_params=settings["constant_buffer"], bytes_per_param=4, shards=1)
         yield Term(name="constant_buffer", phases=ALWAYS, amount=amount)
+
+
+def _activations(view: RankView, answer: Plan, settings: dict[str, Any]) -> None:
+    """Activations and logits, where the batch and the model's shape are known."""
+    from zerocalc.frameworks.activations import activation_terms_of, estimate_activations
+
+    if (estimate := estimate_activations(view, settings)) is not None:
+        answer.terms += activation_terms_of(estimate, settings)
+        _partitioned_checkpoints(view, answer, estimate, settings)
 
 
 def _partitioned_checkpoints(
