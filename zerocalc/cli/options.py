@@ -205,6 +205,14 @@ def presets_option(function: F) -> F:
     return _option(SECTIONS["Files"][-1], "Files")(function)
 
 
+def against_option(function: F) -> F:
+    """The framework that an answer is held against."""
+    row = Row(
+        "--against", "FRAMEWORK", "line up this framework's terms with those of --framework", _frameworks
+    )
+    return _option(row, "What")(function)
+
+
 def job_options(function: F) -> F:
     """The options that describe a job, in their sections, then those of the output."""
     function = output_options(function)

@@ -52,22 +52,15 @@ def question(typed: Mapping[str, Any], *, unknown: str = "") -> Question:
         values.setdefault("model", Given("1b", "default"))
     strategies = _names(values.pop("strategy", None), _strategy_name)
     named, frameworks = _known(_names(values.pop("framework", None), str.lower), reading, typed)
-    settings = {**_settings_of(named, reading), **_set_flags(typed.get("set", ()))}
+    settings = {**_settings_of(named, reading), **_set_flags(typed.get("set") or ())}
     if strategies:
         values["strategy"] = strategies[0]
     values["framework"] = named[0]
+    folder = presets_dir(typed)
     job = resolve(
-        _job_words(values),
-        settings,
-        presets_dir=presets_dir(typed),
-        default_gpus=1 if unknown == "gpus" else None,
+        _job_words(values), settings, presets_dir=folder, default_gpus=1 if unknown == "gpus" else None
     )
-    job = job.model_copy(
-        update={
-            "assumptions": (*job.assumptions, *dict.fromkeys(reading.assumptions)),
-            "warnings": (*dict.fromkeys(reading.warnings), *job.warnings),
-        }
-    )
+    job = _with_notes(_without_auto(job, settings, reading), reading)
     by_flag = bool(typed.get("strategy")) or len(strategies) > 1
     return Question(job, tuple(given.value for given in strategies) if by_flag else (), frameworks)
 
@@ -192,16 +185,44 @@ def _known(
 
 
 def _settings_of(frameworks: list[Given], reading: Reading) -> dict[str, Given]:
-    """The file's settings that the first framework has; the others are named in a warning, not dropped silently."""
+    """The file's settings that a framework asked for has; the others are named in a warning, not dropped silently."""
     from zerocalc.frameworks import framework_named
 
     if not reading.settings:
         return {}
-    rows = {row.name for row in framework_named(frameworks[0].value).SETTINGS}
+    rows = {row.name for given in frameworks for row in framework_named(given.value).SETTINGS}
     foreign = [name for name in reading.settings if name not in rows]
     if foreign:
-        reading.warnings.append(f"no effect in framework {frameworks[0].value}: {', '.join(foreign)}")
+        names = ", ".join(given.value for given in frameworks)
+        reading.warnings.append(f"no effect in framework {names}: {', '.join(foreign)}")
     return {name: given for name, given in reading.settings.items() if name in rows}
+
+
+def _without_auto(job: Job, settings: dict[str, Given], reading: Reading) -> Job:
+    """The job with settings that a file leaves to `auto` as the file's own tool fills them in."""
+    from zerocalc.readers.convert import AUTO
+
+    if all(given.value != AUTO for given in settings.values()):
+        return job
+    from zerocalc.readers.deepspeed import resolve_auto
+
+    sizes = job.model.architecture.dimensions if job.model.architecture else None
+    resolved, assumptions = resolve_auto(settings, sizes.hidden_size if sizes else None)
+    reading.assumptions += assumptions
+    origins = {word: origin for word, origin in job.origins.items() if not word.startswith("settings.")}
+    origins |= {f"settings.{name}": given.origin for name, given in resolved.items()}
+    values = {name: given.value for name, given in resolved.items()}
+    return job.model_copy(update={"settings": values, "origins": origins})
+
+
+def _with_notes(job: Job, reading: Reading) -> Job:
+    """The job with what its files leave to be said."""
+    return job.model_copy(
+        update={
+            "assumptions": (*job.assumptions, *dict.fromkeys(reading.assumptions)),
+            "warnings": (*dict.fromkeys(reading.warnings), *job.warnings),
+        }
+    )
 
 
 def _set_flags(pairs: Sequence[str]) -> dict[str, Given]:

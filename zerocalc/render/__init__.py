@@ -41,6 +41,7 @@ VIEWS: dict[str, str] = {
     "estimate": "zerocalc.render.views.estimate",
     "solve": "zerocalc.render.views.solve",
     "explain": "zerocalc.render.views.explain",
+    "contrast": "zerocalc.render.views.contrast",
     "params": "zerocalc.render.views.params",
     "presets": "zerocalc.render.views.presets",
     "preset": "zerocalc.render.views.presets",

@@ -11,7 +11,7 @@ from zerocalc.results import plain
 
 if TYPE_CHECKING:
     from zerocalc.render import Look
-    from zerocalc.results import Estimates, Explanation, Solution, StrategyResult
+    from zerocalc.results import Contrast, Estimates, Explanation, Solution, StrategyResult
 
 Row = Mapping[str, Any]
 
@@ -69,11 +69,17 @@ def _explanation(result: Explanation) -> Iterator[Row]:
         yield row
 
 
+def _contrast(result: Contrast) -> Iterator[Row]:
+    for line in result.lines:
+        yield {name: item for name, item in plain(line).items() if name != "sides"}
+
+
 ROWS: dict[str, Any] = {
     "compare": _estimates,
     "estimate": _estimates,
     "solve": _solution,
     "explain": _explanation,
+    "contrast": _contrast,
 }
 
 

@@ -19,6 +19,7 @@ SOURCES: dict[str, Any] = {
     "estimate": results.Estimates,
     "solve": results.Solution,
     "explain": results.Explanation,
+    "contrast": results.Contrast,
     "params": Counts,
     "presets": PresetList,
     "preset": PresetAnswer,

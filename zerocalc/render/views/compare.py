@@ -141,7 +141,7 @@ def _tier_columns(name: str, held: list[TierMemory], units: str) -> Iterator[tup
             list(cells(numbers.column([memory.bytes_per_node for memory in held], units))),
         )
     if any(memory.capacity_bytes is not None for memory in held):
-        yield Column("of"), list(cells(numbers.column([memory.capacity_bytes for memory in held], units)))
+        yield Column("Capacity"), list(cells(numbers.column([memory.capacity_bytes for memory in held], units)))
         yield Column("Fits"), [verdict(memory.fits) for memory in held]
 
 
