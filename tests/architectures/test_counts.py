@@ -126,3 +126,32 @@ def test_experts_without_a_known_choice_leave_the_active_count_open():
     assert counts.num_params == 32
     assert counts.num_active_params is None
     assert counts.num_active_params_excl_input_embedding is None
+
+
+DEEPSEEK_V2 = {
+    "model_type": "deepseek_v2", "vocab_size": 102400, "hidden_size": 5120, "num_hidden_layers": 60,
+    "num_attention_heads": 128, "intermediate_size": 12288, "moe_intermediate_size": 1536, "n_routed_experts": 160,
+    "num_experts_per_tok": 6, "first_k_dense_replace": 1,
+}  # fmt: skip
+KIMI_K2 = {
+    "model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"], "vocab_size": 163840,
+    "num_attention_heads": 64, "n_routed_experts": 384, "first_k_dense_replace": 1,
+}  # fmt: skip
+FALCON_180B = {
+    "model_type": "falcon", "hidden_size": 14848, "num_attention_heads": 232, "num_kv_heads": 8,
+    "num_hidden_layers": 80, "new_decoder_architecture": True,
+}  # fmt: skip
+QWEN3_1_7B = {
+    "model_type": "qwen3", "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28,
+    "num_attention_heads": 16, "num_key_value_heads": 8, "tie_word_embeddings": True,
+}  # fmt: skip
+
+
+def test_published_figures_of_other_models():
+    kimi, falcon = count_params(architecture(KIMI_K2)), count_params(architecture(FALCON_180B))
+    assert kimi.num_active_params_excl_input_embedding == 31_687_072_768
+    held = sum(buffer.numel * buffer.count for buffer in kimi.buffers if buffer.persistent)
+    assert kimi.num_params + held == 1_026_408_232_448  # as the hub counts stored tensors
+    assert falcon.num_params_tied_twice == 179_522_565_120
+    assert count_params(architecture(DEEPSEEK_V2)).num_active_params_excl_input_embedding == 20_851_512_320
+    assert count_params(architecture(QWEN3_1_7B)).num_params_tied_twice == 2_031_739_904
