@@ -205,8 +205,10 @@ PAPER_MASKS = tuple(Saved(mask.name, mask.width, BYTE) for mask in MASKS)
 
 EMBEDDING = (
     Saved("token ids", "index", INDEX),
-    Saved("embedding dropout mask", "hidden", ELEMENT, "dropout", cuda=BYTE),
+    Saved("embedding dropout mask", "hidden", RESIDUAL, "dropout", cuda=BYTE),
 )
+ATTENTION_MASK = Saved("attention mask", "mask", RESIDUAL)
+"""Built for eager attention; checkpoints keep it, because a layer takes it as an input."""
 POSITION_IDS = Saved("position ids", "position", INDEX)
 ROTARY = (Saved("rotary cosines", "rotary", RESIDUAL), Saved("rotary sines", "rotary", RESIDUAL))
 LOSS_SCALARS = Saved("loss and its weight", "scalar", INDEX)

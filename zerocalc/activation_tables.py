@@ -47,6 +47,8 @@ class Recipe:
     position_ids: Literal["position", "index"] = "position"
     """Learned positions: one id per position, or one per token of the batch."""
     router: str = "qwen3"
+    biased: bool = False
+    """Whether every matrix multiplication adds a bias, which autocast copies too."""
     rotary: bool = True
     rotary_size: Bytes = RESIDUAL
     residual_dropout: bool = False
@@ -63,14 +65,27 @@ RECIPES: dict[str, Recipe] = {
     "gemma": Recipe("gemma", "llama", "gated"),
     "gemma2": Recipe("gemma", "gemma2", "gated", post_norms=True, logit_softcap=True),
     "gemma3": Recipe("gemma", "llama", "gated", post_norms=True, qk_norm="heads"),
-    "gpt2": Recipe("layer", "gpt2", "gelu_new", packed_qkv=True, rotary=False, residual_dropout=True),
-    "gpt_neox": Recipe(
-        "layer", "gpt_neox", "gelu", packed_qkv=True, parallel="two norms", residual_dropout=True
+    "gpt2": Recipe(
+        "layer", "gpt2", "gelu_new", packed_qkv=True, rotary=False, residual_dropout=True, biased=True
     ),
-    "phi": Recipe("layer", "phi", "gelu_new", parallel="one norm", residual_dropout=True),
-    "gpt": Recipe("layer", "llama", "gelu", residual_dropout=True),
-    "opt": Recipe("layer", "llama", "relu", rotary=False, residual_dropout=True, position_ids="index"),
+    "gpt_neox": Recipe(
+        "layer", "gpt_neox", "gelu", packed_qkv=True, parallel="two norms", residual_dropout=True, biased=True
+    ),
+    "phi": Recipe("layer", "phi", "gelu_new", parallel="one norm", residual_dropout=True, biased=True),
+    "gpt": Recipe("layer", "llama", "gelu", residual_dropout=True, biased=True),
+    "opt": Recipe(
+        "layer", "llama", "relu", rotary=False, residual_dropout=True, position_ids="index", biased=True
+    ),
 }
+
+
+_KIN = {"gemma3_text": "gemma3", "qwen3_moe": "qwen3"}
+
+
+def recipe_of(model_type: str, fallback: str) -> str:
+    """Choose the recipe measured for a family, or the general one of its kind."""
+    name = _KIN.get(model_type, model_type)
+    return name if name in RECIPES else fallback
 
 
 class Implementation(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from zerocalc import activation_rows as table_rows
 from zerocalc import activation_tables as tables
-from zerocalc.activation_widths import Shape, evaluate, value_dim
+from zerocalc.activation_widths import Shape, biases, evaluate, matmul_weights
 from zerocalc.errors import SpecError
 from zerocalc.formulas.activations import (
     cast_weight_bytes,
@@ -131,16 +131,6 @@ def _cast(
         return ()
     applied = apply(cast_weight_bytes, num_weights=num_weights, bytes_per_element=2, tensor_parallel=shape.tp)
     return (Line(name, applied, phases),)
-
-
-def matmul_weights(dims: Dimensions, kind: str) -> int:
-    """Weights of one layer (`dense` or `moe`) that take part in matrix multiplications."""
-    hidden, matrices = dims.hidden_size, 3 if dims.gated_mlp else 2
-    attention = hidden * (dims.num_heads + dims.num_kv_heads) * (dims.head_dim + value_dim(dims))
-    if kind == "dense":
-        return attention + matrices * hidden * dims.ffn_size
-    inner = dims.num_experts * dims.moe_ffn_size + dims.shared_ffn_size
-    return attention + hidden * dims.num_experts + matrices * hidden * inner
 
 
 def _full_layer(kind: str, count: int, rows: Iterable[Saved], shape: Shape) -> LayerActivations:
@@ -270,6 +260,10 @@ def activation_terms(
         # Autocast drops its copies only when the forward pass is over, needed or not.
         copies = sum(count * matmul_weights(dims, kind) for kind, count in counts.items())
         outside += _cast("16-bit copies of the layers' weights", copies, shape, FORWARD)
+        if attention == "eager" and how.counts_indices:
+            outside += evaluate((table_rows.ATTENTION_MASK,), shape)
+    if recipe.biased and how.counts_indices:
+        outside += _cast("16-bit copies of the layers' biases", total * biases(dims), shape, FORWARD)
     if recipe.rotary and how.counts_indices:
         angles = [row._replace(size=recipe.rotary_size) for row in table_rows.ROTARY]
         ids = [table_rows.POSITION_IDS] if checkpointing == "full" else []

@@ -90,6 +90,7 @@ WIDTHS: dict[str, tuple[Callable[..., Any], Callable[[Shape, Dimensions], dict[s
     "head": (whole_tensor_bytes, lambda _, d: {"num_elements": d.head_dim}),
     "expert": (whole_tensor_bytes, lambda _, d: {"num_elements": d.num_experts}),
     "index": (whole_tensor_bytes, lambda s, _: {"num_elements": s.tokens}),
+    "mask": (whole_tensor_bytes, lambda s, _: {"num_elements": s.tokens * s.num_keys}),
     "vector": (whole_tensor_bytes, lambda _, d: {"num_elements": d.hidden_size}),
     "scalar": (whole_tensor_bytes, lambda *_: {"num_elements": 1}),
     "position": (position_table_bytes, lambda s, _: {"seq_len": s.seq_len, "width": 1}),
@@ -109,3 +110,19 @@ def evaluate(rows: Iterable[Saved], shape: Shape, phases: tuple[Phase, ...] = TH
             applied = apply(function, **inputs(shape, shape.dims), bytes_per_element=size)
             lines.append(Line(row.name, applied, phases))
     return tuple(lines)
+
+
+def matmul_weights(dims: Dimensions, kind: str) -> int:
+    """Weights of one layer (`dense` or `moe`) that take part in matrix multiplications."""
+    hidden, matrices = dims.hidden_size, 3 if dims.gated_mlp else 2
+    attention = hidden * (dims.num_heads + dims.num_kv_heads) * (dims.head_dim + value_dim(dims))
+    if kind == "dense":
+        return attention + matrices * hidden * dims.ffn_size
+    inner = dims.num_experts * dims.moe_ffn_size + dims.shared_ffn_size
+    return attention + hidden * dims.num_experts + matrices * hidden * inner
+
+
+def biases(dims: Dimensions) -> int:
+    """Elements of one dense layer's biases where every matrix multiplication has one."""
+    attention = dims.num_heads * dims.head_dim + dims.num_kv_heads * (dims.head_dim + value_dim(dims))
+    return attention + 2 * dims.hidden_size + dims.ffn_size
