@@ -111,7 +111,7 @@ def t5(keys: Keys) -> Architecture:
         ties=tuple(Tie(f"{name}.weight", "shared.weight") for name in shared),
     )
     untied = (
-        "the head counts on its own, as the file says; transformers 5 ties a freshly built T5 all the same"
+        "the head counts on its own: checkpoints that say so hold one; transformers 5 ties a freshly built T5"
     )
     notes = ("activations of encoder-decoders are not modelled", *(() if tied else (untied,)))
     return finish(keys, layout, None, notes)
