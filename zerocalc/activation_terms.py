@@ -16,7 +16,7 @@ from zerocalc.formulas.activations import (
     padded_label_bytes,
     shifted_label_bytes,
 )
-from zerocalc.formulas.loss import FORWARD, LOSSES, THROUGHOUT, Count, Line, Phase, loss_lines
+from zerocalc.formulas.loss import FORWARD, LOSSES, THROUGHOUT, WHOLE_TURN, Count, Line, Phase, loss_lines
 from zerocalc.formulas.registry import apply
 from zerocalc.units import ceil_div, largest, smallest
 
@@ -119,8 +119,8 @@ class ActivationEstimate:
 
     @property
     def backward_peak_bytes(self) -> Count:
-        """Saved tensors and the working set of the layer that is computed again, the loss gone."""
-        return self.saved_bytes + self.recompute_working_set_bytes
+        """The most that is live while the last layer is computed again, the loss gone."""
+        return self.saved_bytes + self.recompute_working_set_bytes + self.outside_bytes_in("recompute")
 
 
 def _cast(
@@ -183,7 +183,7 @@ def _embedding_lines(recipe: Recipe, how: Implementation, shape: Shape) -> tuple
     rows = [row for row in how.embedding if row.when != "dropout" or drops]
     if how.counts_indices and not recipe.rotary:
         rows.append(table_rows.POSITION_IDS._replace(width=recipe.position_ids))
-    return evaluate(rows, shape)
+    return evaluate(rows, shape, WHOLE_TURN)
 
 
 def _head_lines(recipe: Recipe, how: Implementation, shape: Shape) -> tuple[Line, ...]:
@@ -261,15 +261,16 @@ def activation_terms(
         copies = sum(count * matmul_weights(dims, kind) for kind, count in counts.items())
         outside += _cast("16-bit copies of the layers' weights", copies, shape, FORWARD)
         if attention == "eager" and how.counts_indices:
-            outside += evaluate((table_rows.ATTENTION_MASK,), shape)
+            outside += evaluate((table_rows.ATTENTION_MASK,), shape, WHOLE_TURN)
     if recipe.biased and how.counts_indices:
         outside += _cast("16-bit copies of the layers' biases", total * biases(dims), shape, FORWARD)
     if recipe.rotary and how.counts_indices:
         angles = [row._replace(size=recipe.rotary_size) for row in table_rows.ROTARY]
         ids = [table_rows.POSITION_IDS] if checkpointing == "full" else []
-        outside += evaluate(angles + ids, shape)
+        outside += evaluate(angles + ids, shape, WHOLE_TURN)
     if has_embedding:
-        outside += _embedding_lines(recipe, how, shape)
+        # A pipeline's first stage holds these for every micro-batch in flight, like its layers.
+        outside += _embedding_lines(recipe, how, shape._replace(tokens=tokens * in_flight))
     logits: tuple[Line, ...] = ()
     if has_head:
         outside += _head_lines(recipe, how, shape)

@@ -169,7 +169,8 @@ def test_fused_layers_of_the_worked_examples(name: str) -> None:
     )
     full = terms(checkpointing="full")
     assert full.checkpoint_bytes == expect["full_ckpt"]
-    assert full.backward_peak_bytes == expect["full_ckpt_peak"]
+    assert full.checkpoint_bytes + full.recompute_working_set_bytes == expect["full_ckpt_peak"]
+    assert full.backward_peak_bytes == expect["full_ckpt_peak"] + full.outside_bytes_in("recompute")
 
 
 @pytest.mark.parametrize("name", ["act_korthikanti_gpt3", "act_korthikanti_mtnlg"])
@@ -245,6 +246,16 @@ def test_korthikanti_output_tensors_of_a_pipeline() -> None:
     )
     in_flight = activations.micro_batches_in_flight(num_micro_batches=280, pipeline_parallel=35)
     assert round(output * in_flight / 2**30, 2) == 2.73
+
+
+def test_korthikanti_first_stage_holds_embedding_masks_of_every_micro_batch() -> None:
+    # Section 4.3: s·b·h·p/t bytes.
+    dims = Dimensions("gpt2", 20480, 105, 128, 128, 160, 81920, 51200, dropout=0.1)
+    first = activation_terms(
+        dims, micro_batch=1, seq_len=2048, tp=8, sequence_parallel=True, implementation="korthikanti",
+        num_layers=3, in_flight=35, has_head=False,
+    )  # fmt: skip
+    assert first.outside_bytes == 2048 * 20480 * 35 // 8
 
 
 def test_partitioned_checkpoints() -> None:

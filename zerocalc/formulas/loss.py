@@ -14,12 +14,13 @@ from zerocalc.units import ceil_div
 Count: TypeAlias = Any
 """An int, or a numpy array of integers: formulas take either and return the same."""
 
-Phase = Literal["forward_end", "held", "loss_backward"]
-"""The peak while the loss is computed, what is held once it is, and the peak while its gradient is."""
+Phase = Literal["forward_end", "held", "loss_backward", "recompute"]
+"""While the loss is computed, once it is, while its gradient is, and while the last layer is computed again."""
 
 FORWARD: tuple[Phase, ...] = ("forward_end",)
 BACKWARD: tuple[Phase, ...] = ("loss_backward",)
 THROUGHOUT: tuple[Phase, ...] = ("forward_end", "held", "loss_backward")
+WHOLE_TURN: tuple[Phase, ...] = (*THROUGHOUT, "recompute")
 
 
 @formula(symbol="A_logits", unit="byte", source="measured-activations")
