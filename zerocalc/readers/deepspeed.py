@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _Z = "zero_optimization"
+_BATCH_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 STRATEGIES = ("ddp", "zero1", "zero2", "zero3")
 _AUTO_BY_HIDDEN_SIZE: dict[str, tuple[str, Callable[[int], int]]] = {
     "reduce_bucket_size": ("h * h", lambda h: h * h),
@@ -43,7 +44,7 @@ def deepspeed_reading(data: Mapping[str, Any], label: str, *, dp: int | None = N
     reading.values["framework"] = Given("deepspeed", f"file:{label}")
     for step in (_strategy, _precision, _dtypes, _optimizer, _offload, _parallel, _activations):
         step(found, label, reading)
-    _batches(reading, label, dp)
+    _batches(found, label, reading, dp)
     return reading
 
 
@@ -62,12 +63,12 @@ def _modern(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _strategy(found: Found, label: str, reading: Reading) -> None:
     stage = found.get(f"{_Z}.stage")
-    if stage is None and any(f"{label}: {_Z}.stage" in warning for warning in reading.warnings):
+    if found.undecided(f"{_Z}.stage"):
         reading.assumptions.append(f"{label}: the ZeRO stage is not one number; say it with --strategy")
         return
     if stage is None:
         stage = Given(0, f"default:deepspeed {_Z}.stage (not in {label})")
-    if stage.value == AUTO or not 0 <= stage.value < len(STRATEGIES):
+    if not 0 <= stage.value < len(STRATEGIES):
         raise SpecError(
             f"{label}: {_Z}.stage: must be 0, 1, 2 or 3 (got {shown(stage.value)})",
             hint="give --strategy instead",
@@ -110,10 +111,7 @@ def _precision(found: Found, label: str, reading: Reading) -> None:
         reading.warnings.append(
             f"{label}: fp16 and bf16 are both enabled, which DeepSpeed refuses; fp16 is taken"
         )
-    undecided = [name for name, given in (("fp16", fp16), ("bf16", bf16)) if given and given.value == AUTO]
-    undecided += [
-        name for name in ("fp16", "bf16") if f"{name}.enabled is a placeholder" in " ".join(reading.warnings)
-    ]
+    undecided = [name for name in ("fp16", "bf16") if found.undecided(f"{name}.enabled")]
     if enabled:
         name, given = next(iter(enabled.items()))
         reading.values["precision"] = _masters(found, name, given)
@@ -229,16 +227,19 @@ def _activations(found: Found, label: str, reading: Reading) -> None:
         )
 
 
-def _batches(reading: Reading, label: str, dp: int | None) -> None:
+def _batches(found: Found, label: str, reading: Reading, dp: int | None) -> None:
     total = reading.totals.get("global_batch")
-    train = None if total is None or total.value == AUTO else total.value
-    micro, accum = reading.value("micro_batch"), reading.value("grad_accum")
-    if train is None:
-        reading.totals.pop("global_batch", None)
-    if train is None and micro is None:
+    if total is not None and total.value == AUTO:
+        del reading.totals["global_batch"]
+        total = None
+    train = None if total is None else total.value
+    known = (train, reading.value("micro_batch"), reading.value("grad_accum"), dp)
+    if train is None and known[1] is None:
+        return
+    if any(map(found.undecided, _BATCH_KEYS)) and sum(value is not None for value in known) < len(known) - 1:
         return
     try:
-        completed = batch_triangle(train, micro, accum, dp)
+        completed = batch_triangle(*known)
     except SpecError as error:
         reading.warnings.append(f"{label}: {error.message}: DeepSpeed refuses this")
         return

@@ -72,7 +72,7 @@ VOCABULARY: dict[str, Check] = {
     **dict.fromkeys(("micro_batch", "seq_len", "grad_accum", "lora_rank", "tokens", "expert_params"), _count),
     **dict.fromkeys(("gpu", "node", "host_memory", "nvme_memory", "precision", "optimizer"), _text),
     **dict.fromkeys(("param_dtype", "grad_dtype", "reduce_dtype", "frozen_dtype"), _text),
-    **dict.fromkeys(("offload_optimizer", "offload_params", "checkpointing", "attention", "loss"), _text),
+    **dict.fromkeys(("offload_optimizer", "offload_params", "checkpointing", "attention"), _text),
     **dict.fromkeys(("deepspeed", "accelerate", "torchtitan", "hub", "presets"), _text),
     **dict.fromkeys(("strategy", "framework"), _name_or_names),
     **dict.fromkeys(("lora_targets", "also"), _names),

@@ -60,6 +60,8 @@ class Table:
         from difflib import get_close_matches
 
         section, _, name = path.rpartition(".")
+        if name.startswith(("_", "/", "#")):
+            return None
         start = f"{section}." if section else ""
         inside = {
             known[len(start) :].split(".")[0].rstrip("*") for known in self._index if known.startswith(start)
@@ -84,8 +86,17 @@ class Table:
         return [known for known in (*self._index, *self.sections) if known.rpartition(".")[2] == name]
 
 
-Found = dict[str, Given]
-"""What a file says, by canonical path; `auto` stays the string `auto`."""
+class Found(dict[str, Given]):
+    """What a file says, by canonical path; `auto` stays the string `auto`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.placeholders: set[str] = set()
+        """Paths that hold something which is no value yet: a template's name, a list of candidates."""
+
+    def undecided(self, path: str) -> bool:
+        """Whether a key is there and leaves its value to someone else."""
+        return path in self.placeholders or (path in self and self[path].value == AUTO)
 
 
 def scan(data: Mapping[Any, Any], table: Table, label: str, reading: Reading) -> Found:
@@ -119,7 +130,7 @@ class _Scanner:
         self.table = table
         self.label = label
         self.warnings = warnings
-        self.found: Found = {}
+        self.found = Found()
         self.unknown: list[str] = []
 
     def warn(self, text: str) -> None:
@@ -153,12 +164,14 @@ class _Scanner:
         """Convert one value of a known key; placeholders and lists of candidates are not values."""
         if isinstance(value, list) and row.kind not in ("any", "names"):
             if len(value) != 1:
+                self.found.placeholders.add(row.path)
                 self.warn(f"{path} lists candidates {shown(value)}, not one value; not read")
                 return
             value = value[0]
         if value is None:
             return
         if row.kind != "any" and is_placeholder(row.kind, value):
+            self.found.placeholders.add(row.path)
             self.warn(f"{path} is a placeholder ({shown(value)}); treated as not given")
             return
         try:

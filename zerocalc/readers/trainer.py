@@ -265,7 +265,7 @@ def _loss(found: Found, reading: Reading) -> None:
     for key, way in _LOSSES.items():
         given = found.get(key)
         if given is not None and given.value is True:
-            reading.values["loss"] = Given(way, given.origin)
+            reading.settings["loss"] = Given(way, given.origin)
             return
 
 
