@@ -87,6 +87,11 @@ SOURCES: dict[str, Source] = {
         "get_dummy_wgrad, transformer_engine/pytorch/module/base.py",
         "https://github.com/NVIDIA/TransformerEngine/blob/main/transformer_engine/pytorch/module/base.py",
     ),
+    "cublas-workspace": Source(
+        "PyTorch: CUDA semantics",
+        "cuBLAS workspaces",
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#cublas-workspaces",
+    ),
     "torch-ddp": Source("PyTorch: DistributedDataParallel and its reducer", "torch/nn/parallel/distributed.py, 2.13", "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"),
     "torch-adamw": Source("PyTorch: AdamW", "torch/optim/adamw.py, 2.13", "https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html"),
     "torch-fsdp1": Source("PyTorch: FullyShardedDataParallel", "torch/distributed/fsdp/_flat_param.py, 2.13", "https://docs.pytorch.org/docs/stable/fsdp.html"),

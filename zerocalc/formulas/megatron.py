@@ -29,6 +29,12 @@ def weight_gradient_bytes(*, rows: int, columns: int, element_bytes: int) -> int
     return rows * columns * element_bytes
 
 
+@formula(symbol="M_ws", unit="byte", source="cublas-workspace")
+def workspace_bytes(*, handles: int, bytes_per_handle: int, engine_bytes: int) -> int:
+    """Bytes of cuBLAS workspaces, one per handle, and of the layers' own; backward's thread has its own handle."""
+    return handles * bytes_per_handle + engine_bytes
+
+
 @formula(symbol="m_v", unit="model chunk", source="megatron-schedule")
 def chunks_in_flight(*, num_micro_batches: int, pipeline_parallel: int, stage: int, model_chunks: int) -> int:
     """Model chunks whose activations stage `stage` of an interleaved pipeline holds at once."""

@@ -13,7 +13,7 @@ from zerocalc.frameworks.megatron.activations import activation_plan
 from zerocalc.frameworks.megatron.communication import collectives
 from zerocalc.frameworks.megatron.placement import prepare
 from zerocalc.frameworks.megatron.settings import SETTINGS, STRATEGIES, grad_dtype, resolved
-from zerocalc.frameworks.megatron.states import state_terms, working_terms
+from zerocalc.frameworks.megatron.states import state_terms, working_terms, workspace_term
 from zerocalc.frameworks.terms import Plan
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def plan(view: RankView) -> Plan:
     for part in view.parts:
         answer.terms += state_terms(view, part, settings)
     answer.terms += working_terms(view, settings)
-    answer.terms += activation_plan(view, settings, answer)
+    if activations := activation_plan(view, settings, answer):
+        answer.terms += [*activations, workspace_term(settings)]
     collectives(view, settings, answer)
     _say(view, answer, grad_dtype(view.job, settings))
     return answer
@@ -48,7 +49,6 @@ def _say(view: RankView, answer: Plan, grads: str) -> None:
         dimensions = view.job.model.architecture.dimensions if view.job.model.architecture else None
         if dimensions is not None:
             answer.assumptions.append(f"the vocabulary is padded to {dimensions.vocab_size:,} rows")
-    answer.excluded.append("cuBLAS and TransformerEngine workspaces (tens of MiB)")
     if view.job.parallelism.pp > 1:
         answer.excluded.append("activations sent between pipeline stages")
     if view.job.parallelism.ep > 1:

@@ -78,6 +78,11 @@ SETTINGS = (
         doc="whose layers: TransformerEngine keeps one placeholder per weight shape when gradients are fused",
     ),
     Setting(
+        name="cublas_workspace_kib", kind="int", default=8320,
+        doc="KiB per cuBLAS handle, as CUBLAS_WORKSPACE_CONFIG sets it: 8320 before Hopper; 32768 since, and with the "
+        ":4096:8 that deterministic_mode asks for",
+    ),
+    Setting(
         name="num_layers_per_virtual_pipeline_stage", kind="int", default=None, minimum=1,
         doc="layers of one model chunk of the interleaved schedule",
     ),

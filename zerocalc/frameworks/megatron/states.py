@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.formulas.megatron import buffer_bytes, weight_gradient_bytes
+from zerocalc.formulas.megatron import buffer_bytes, weight_gradient_bytes, workspace_bytes
 from zerocalc.formulas.registry import Applied, Grouped, apply, apply_grouped
 from zerocalc.formulas.states import state_bytes
 from zerocalc.frameworks.megatron.buffers import buffer_elements
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from zerocalc.layout import Tensor, Unit
     from zerocalc.rank import Part, RankView
     from zerocalc.strategies import State
+
+KIB = 2**10
+ENGINE_WORKSPACE = 4 * 2**20
+"""TransformerEngine's own cuBLAS workspace, before Hopper."""
 
 
 def state_terms(view: RankView, part: Part, settings: Mapping[str, Any]) -> Iterator[Term]:
@@ -101,6 +105,17 @@ def _lowered(view: RankView, settings: Mapping[str, Any]) -> Fraction:
     )
     moments = dtype_bytes(settings["exp_avg_dtype"]) + dtype_bytes(settings["exp_avg_sq_dtype"])
     return Fraction(master + moments - usual)
+
+
+def workspace_term(settings: Mapping[str, Any]) -> Term:
+    """Workspaces of cuBLAS for the two threads that multiply matrices, forward's and backward's, and TransformerEngine's."""
+    amount = apply(
+        workspace_bytes,
+        handles=2,
+        bytes_per_handle=settings["cublas_workspace_kib"] * KIB,
+        engine_bytes=ENGINE_WORKSPACE if settings["transformer_impl"] == "transformer_engine" else 0,
+    )
+    return Term(name="workspaces", phases=ALWAYS, amount=amount)
 
 
 def working_terms(view: RankView, settings: Mapping[str, Any]) -> Iterator[Term]:
