@@ -1,0 +1,241 @@
+"""A row's `job` as a zerocalc job: which framework, which words, which settings. Every translation is a row of a table."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import zerocalc
+from zerocalc.errors import ZerocalcError
+
+GIB = 2**30
+
+
+class NotExpressible(Exception):
+    """The row asks for something no zerocalc job can say."""
+
+
+FRAMEWORKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "paper": ("paper", {}),
+    "deepspeed": ("deepspeed", {}),
+    "fsdp1": ("pytorch", {"fsdp_version": 1}),
+    "fsdp2": ("pytorch", {"fsdp_version": 2}),
+    "pytorch-ddp": ("pytorch", {}),
+    "unsharded": ("pytorch", {}),
+    "megatron": ("megatron", {}),
+    "other": ("paper", {}),
+}
+"""Ours for each of the rows' frameworks, with the settings that go with it."""
+
+PRECISIONS = {
+    ("bf16-mixed", "fp32"): "bf16-fp32-grads",
+    ("fp16-mixed", "fp16 + fp32 copy"): "zero-infinity",
+    ("bf16-mixed", None): "mixed-bf16",
+    ("fp16-mixed", None): "mixed-fp16",
+    ("bf16-pure", None): "bf16-pure",
+    ("amp-autocast", None): "fp32",
+    ("fp32", None): "fp32",
+    ("fp16", None): "mixed-fp16",
+    (None, None): "mixed-bf16",
+}
+"""By precision and, where it decides, the gradients' type."""
+
+OPTIMIZERS = {
+    None: "adamw", "adam": "adam", "adamw": "adamw", "AdamW": "adamw", "AdamW on LoRA": "adamw",
+    "sgd-momentum": "sgd-momentum", "adamw8bit": "adamw8bit", "8-bit Adam": "adamw8bit", "muon": "muon",
+    "paged adamw": "adamw", "DeepSpeedCPUAdam, ZeRO-2 offload": "deepspeedcpuadam",
+}  # fmt: skip
+
+ATTENTION = {
+    None: "flash", "flash": "flash", "SDPA causal": "flash", "flash (module replace)": "flash", "unfused": "eager",
+}  # fmt: skip
+
+GPUS = {
+    "A100": "a100-80gb", "A100 80GB": "a100-80gb", "A100 80GB PCIe": "a100-80gb-pcie", "a100_80gb": "a100-80gb",
+    "A100 40GB": "a100-40gb", "a100_40gb": "a100-40gb", "H100 80GB": "h100-80gb", "h100_80gb": "h100-80gb",
+    "H100 96GB HBM2e": "96GB", "H200 141GB": "h200", "V100 32GB": "v100-32gb", "V100 16GB": "v100-16gb",
+    "RTX 3090/4090 24GB": "rtx-3090", "Titan RTX 24GB": "24GB", "24GB": "24GB", "B200": "b200",
+}  # fmt: skip
+"""Presets by the rows' names; a size where no preset stands for the card."""
+
+MODELS = {
+    "Llama-2-13B": "llama-2-13b", "LLaMA-7B": "llama-7b", "Qwen1.5-7B": "qwen1.5-7b", "Qwen3-32B": "qwen3-32b",
+    "Qwen2.5-7B": "qwen2.5-7b", "bert-base-cased": None,
+}  # fmt: skip
+"""Public models that a row names without their shape: by preset where there is one."""
+
+_LATENT_ATTENTION = {
+    "model_type": "deepseek_v3", "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64, "v_head_dim": 128, "tie_word_embeddings": False,
+}  # fmt: skip
+CONFIGS: dict[str | None, dict[str, Any]] = {
+    "deepseekv2": _LATENT_ATTENTION | {"n_shared_experts": 2},
+    "deepseekv3": _LATENT_ATTENTION | {"n_shared_experts": 1},
+}
+"""What a public model's config says beside the row's own keys."""
+
+SETTINGS: dict[tuple[str, str], Any] = {
+    ("megatron", "fused_ce"): {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": "te"},
+    ("megatron", "sequence_parallel"): "sequence_parallel",
+    ("megatron", "num_layers_per_virtual_pipeline_stage"): "num_layers_per_virtual_pipeline_stage",
+    ("megatron", "use_distributed_optimizer"): "use_distributed_optimizer",
+    ("megatron", "overlap_grad_reduce"): "overlap_grad_reduce",
+    ("megatron", "transformer_impl"): "transformer_impl",
+    ("deepspeed", "reduce_bucket"): "reduce_bucket_size",
+    ("deepspeed", "allgather_bucket"): "allgather_bucket_size",
+    ("deepspeed", "contiguous_gradients"): "contiguous_gradients",
+    ("deepspeed", "persistence_threshold"): "stage3_param_persistence_threshold",
+    ("pytorch", "reduce_dtype"): "reduce_dtype",
+    ("pytorch", "no_sync"): "no_sync",
+    ("pytorch", "foreach"): "foreach",
+    ("pytorch", "fused_optimizer"): "fused",
+    ("pytorch", "gradient_as_bucket_view"): "gradient_as_bucket_view",
+    ("deepspeed-estimator", "largest_layer_params"): "largest_layer_params",
+    ("deepspeed-estimator", "buffer_factor"): "additional_buffer_factor",
+    ("deepspeed-estimator", "zero_init"): "zero_init",
+}
+"""A row's setting as one of ours, or as several of ours when it is on."""
+
+VALUES: dict[tuple[str, str], dict[Any, dict[str, Any]]] = {
+    ("deepspeed", "master_dtype"): {"fp32": {}, "bf16": {"bf16_master_weights_and_grads": True}},
+    ("pytorch", "compile"): {True: {"activations": "compiled"}, False: {}},
+    ("pytorch", "chunked_ce"): {True: {"loss": "chunked"}, False: {}},
+    ("pytorch", "mp_mode"): {"DEFAULT": {}, "PURE": {}},
+    ("pytorch", "sharding"): {"FULL_SHARD": {}, "SHARD_GRAD_OP": {}},
+}
+"""A row's setting whose value decides which of ours follow."""
+
+SILENT = frozenset(
+    "optimizer_bytes_per_param states_only state_bytes_per_param ckpt_interval placement distributed_optimizer "
+    "global_batch_size overlap_param_gather estimator total_over_gpus printed_precision biases packed "
+    "limit_all_gathers forward_prefetch float8 optimizer_in_backward activation_offload async_tp load frozen_params "
+    "engine scattered_embeddings buffer_dtype buffer_elements op tensor dtype_bytes text_tokens zero_grad".split()
+)
+"""Settings read elsewhere, or that move no byte."""
+
+
+@cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="published-"))
+
+
+@cache
+def _config_file(text: str) -> str:
+    path = _folder() / f"{abs(hash(text))}" / "config.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return str(path)
+
+
+def model_text(model: dict[str, Any]) -> str | int:
+    """What to pass as MODEL: a config, the papers' LxH, a preset by name, or the bare count."""
+    config = CONFIGS.get(model["name"], {}) | model["config"]
+    if "num_hidden_layers" in config:
+        if set(config) <= {"num_hidden_layers", "hidden_size", "num_attention_heads"}:
+            return f"{config['num_hidden_layers']}x{config['hidden_size']}"
+        if "model_type" not in config:
+            config["model_type"] = "llama" if config.get("num_key_value_heads") else "gpt2"
+        if config["model_type"] == "gpt2" and config.get("num_key_value_heads"):
+            # Grouped keys with LayerNorm, biases and a plain MLP: the family that has them is StarCoder 2.
+            config["model_type"] = "starcoder2"
+            config["residual_dropout"] = 0.1
+        if config["model_type"] == "gpt2" and "num_attention_heads" not in config:
+            config["num_attention_heads"] = config["hidden_size"] // 64
+        return _config_file(json.dumps(config, sort_keys=True))
+    if preset := MODELS.get(model["name"]):
+        return preset
+    if model["num_params"] is None:
+        raise NotExpressible("no shape and no count")
+    return int(model["num_params"])
+
+
+def framework_of(job: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Our framework and the settings that go with it."""
+    if job["settings"].get("estimator") == "deepspeed":
+        return "deepspeed-estimator", {}
+    return FRAMEWORKS[job["framework"]]
+
+
+def settings_of(job: dict[str, Any], framework: str) -> dict[str, Any]:
+    """The row's settings under our names. Raises NotExpressible for one that no table knows."""
+    found: dict[str, Any] = {}
+    for name, value in job["settings"].items():
+        key = (framework, name)
+        if key in VALUES:
+            found |= VALUES[key].get(value, {})
+        elif key in SETTINGS:
+            ours = SETTINGS[key]
+            found |= {ours: value} if isinstance(ours, str) else (ours if value else {})
+        elif name not in SILENT:
+            raise NotExpressible(f"setting {name} of {framework}")
+    return found
+
+
+def precision_of(job: dict[str, Any]) -> str:
+    """The precision's preset."""
+    if job["settings"].get("state_bytes_per_param") == 20:
+        return "zero-infinity"
+    exact = PRECISIONS.get((job["precision"], job["grad_dtype"]))
+    return exact or PRECISIONS[job["precision"], None]
+
+
+def words_of(job: dict[str, Any], framework: str) -> dict[str, Any]:
+    """The row as words of the command line."""
+    lora = job["lora"] or {}
+    work = {"micro_batch": job["micro_batch"], "seq_len": job["seq_len"]}
+    if None in work.values():
+        work = {}
+    words = {
+        "framework": framework,
+        "strategy": job["strategy"] or "ddp",
+        "gpus": job["gpus"] or 1,
+        **{
+            axis: job[axis]
+            for axis in ("tp", "pp", "cp", "ep", "gpus_per_node", "grad_accum", "checkpointing")
+        },
+        "precision": precision_of(job),
+        "optimizer": OPTIMIZERS.get(job["optimizer"], "adamw"),
+        "k": job["settings"].get("optimizer_bytes_per_param"),
+        "offload_optimizer": job["offload_optimizer"],
+        "offload_params": job["offload_params"],
+        **work,
+        "attention": ATTENTION[job["attention"]],
+        "lora_rank": lora.get("rank"),
+        "lora_targets": ",".join(lora["targets"])
+        if isinstance(lora.get("targets"), list)
+        else lora.get("targets"),
+        "frozen_dtype": lora.get("frozen_dtype") or ("nf4" if lora.get("quantized") is True else None),
+        "host_memory": f"{job['host_ram_bytes']}B" if job.get("host_ram_bytes") else None,
+        "nvme_memory": f"{job['nvme_bytes']}B" if job.get("nvme_bytes") else None,
+        "gpu": _gpu(job),
+    }
+    return {word: value for word, value in words.items() if value is not None}
+
+
+def _gpu(job: dict[str, Any]) -> str | None:
+    if job["gpu_bytes"] is not None:
+        return f"{job['gpu_bytes'] / 1e9:.9f}GB"
+    name = (job["gpu"] or "").split(" (")[0]
+    return GPUS.get(name)
+
+
+def job_of(row: dict[str, Any], **changes: Any) -> zerocalc.Job:
+    """The row's job, with changes of its own fields. Raises NotExpressible or a ZerocalcError."""
+    job = row["job"] | {k: v for k, v in changes.items() if k in row["job"]}
+    config = job["model"]["config"] | {k: v for k, v in changes.items() if k not in row["job"]}
+    job["model"] = job["model"] | {"config": config}
+    framework, implied = framework_of(job)
+    settings = implied | settings_of(job, framework)
+    if job["precision"] == "amp-autocast" and framework == "pytorch":
+        settings["autocast"] = True
+    return zerocalc.job(_model(job), settings=settings, **words_of(job, framework))
+
+
+def _model(job: dict[str, Any]) -> str | int:
+    return model_text(job["model"])
+
+
+__all__ = ["GIB", "NotExpressible", "ZerocalcError", "job_of"]
