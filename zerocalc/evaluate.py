@@ -29,6 +29,7 @@ from zerocalc.strategies import STRATEGIES, strategy_named
 from zerocalc.units import MAX_BYTES, ceil_div
 
 if TYPE_CHECKING:
+    from zerocalc.results_time import Timing
     from zerocalc.specs.job import Job
 
 NEGLIGIBLE = 20
@@ -130,6 +131,7 @@ def evaluate(job: Job) -> tuple[StrategyResult, Plan]:
         reserve_bytes=machine.reserve_bytes,
         headroom_bytes=headroom,
         binding=_binding(gpu),
+        time=_time(view, plan),
     )
     return result, plan
 
@@ -289,6 +291,15 @@ def _communication(job: Job, plan: Plan) -> Communication:
             nvme=NvmeLink(read_bytes=moved["read"], write_bytes=moved["write"]),
         ),
     )
+
+
+def _time(view: RankView, plan: Plan) -> Timing | None:
+    """Bounds of one step; the timing model loads only when there are rates to time with."""
+    if view.job.speed is None:
+        return None
+    from zerocalc.timing import step_time
+
+    return step_time(view, plan)
 
 
 def _binding(gpu: GpuMemory) -> str | None:

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import SpecError, UsageError
-from zerocalc.layout import Layout, Tensor, Unit
+from zerocalc.layout import Dimensions, Layout, Tensor, Unit
 from zerocalc.strategies import Strategy, strategy_named
 from zerocalc.units import ceil_div, dtype_bytes
 
@@ -68,6 +68,12 @@ class RankView:
     def shape_known(self) -> bool:
         """Whether tensor shapes are known, not just a count."""
         return not self.layout.anonymous
+
+    @property
+    def dimensions(self) -> Dimensions | None:
+        """The sizes that activations and FLOPs depend on, where the model's config gave them."""
+        architecture = self.job.model.architecture
+        return None if architecture is None else architecture.dimensions
 
     @property
     def num_model_params(self) -> Any:

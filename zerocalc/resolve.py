@@ -15,6 +15,7 @@ from zerocalc.errors import SpecError, UsageError
 from zerocalc.rank import check_parallelism
 from zerocalc.readers.reading import Given
 from zerocalc.resolve_model import resolve_models
+from zerocalc.resolve_speed import SPEED_WORDS, resolve_speed
 from zerocalc.specs.job import (
     Job,
     Machine,
@@ -30,9 +31,9 @@ from zerocalc.strategies import strategy_named
 from zerocalc.units import BYTE_UNITS, ceil, dtype_bytes, parse_count, parse_dtype, parse_ratio, parse_size
 
 if TYPE_CHECKING:
-    from zerocalc.presets import Gpu
+    from zerocalc.presets import Gpu, Node
 
-WORDS = frozenset(
+WORDS = frozenset(SPEED_WORDS) | frozenset(
     "model gpus dp tp pp cp ep etp gpus_per_node shard_size gpu node host_memory nvme_memory reserve precision "
     "optimizer k param_dtype grad_dtype reduce_dtype trainable frozen_dtype lora_rank lora_targets also "
     "offload_optimizer offload_params micro_batch seq_len grad_accum checkpointing attention sequence_parallel "
@@ -117,7 +118,8 @@ def resolve(
 def _job(g: Givens, settings: Mapping[str, Given], default_gpus: int | None) -> Job:
     model, also = resolve_models(g)
     precision, optimizer = _precision_and_optimizer(g)
-    machine, per_node = _machine(g, states_only="micro_batch" not in g)
+    machine, gpu, node = _machine(g, states_only="micro_batch" not in g)
+    per_node = node.gpus_per_node if node else None
     parallelism = _parallelism(g, per_node, default_gpus)
     strategy = _strategy(g)
     for path, word in _PLAIN_ORIGINS.items():
@@ -136,6 +138,7 @@ def _job(g: Givens, settings: Mapping[str, Given], default_gpus: int | None) -> 
         offload=Offload(optimizer=_tier(g, "offload_optimizer"), params=_tier(g, "offload_params")),
         workload=_workload(g, model),
         machine=machine,
+        speed=resolve_speed(g, gpu, node),
         origins=g.origins,
         assumptions=tuple(dict.fromkeys(g.assumptions)),
         warnings=tuple(dict.fromkeys(g.warnings)),
@@ -261,8 +264,8 @@ def _workload(g: Givens, model: ModelSpec) -> Workload:
     return work
 
 
-def _machine(g: Givens, *, states_only: bool) -> tuple[Machine, int | None]:
-    """The GPU and its node, and the node's number of GPUs."""
+def _machine(g: Givens, *, states_only: bool) -> tuple[Machine, Gpu | None, Node | None]:
+    """The machine's sizes, and the presets of the GPU and the node behind them."""
     from zerocalc.presets import load_gpu, load_node
 
     node = load_node(g.text("node") or "", directory=g.presets_dir) if "node" in g else None
@@ -301,7 +304,7 @@ def _machine(g: Givens, *, states_only: bool) -> tuple[Machine, int | None]:
         gpu=gpu.id if gpu else gpu_text, node=node.id if node else None,
         capacity_bytes=capacity, reserve_bytes=reserve, **sizes,
     )  # fmt: skip
-    return machine, node.gpus_per_node if node else None
+    return machine, gpu, node
 
 
 def _gpu_preset(g: Givens, text: str, load_gpu: Any) -> Gpu:

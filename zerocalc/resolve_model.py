@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import FileError, SpecError, UnknownNameError, UsageError
 from zerocalc.specs.job import ModelSpec
 from zerocalc.units import MAX_PARAMS, ceil, parse_count, parse_ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zerocalc.layout import Architecture, Layout
     from zerocalc.resolve import Givens
 
@@ -96,7 +99,6 @@ def architecture_named(g: Givens, text: str) -> tuple[Architecture | None, str |
 
 
 def _from_preset(g: Givens, text: str) -> tuple[Architecture | None, str]:
-    from zerocalc.architectures import architecture
     from zerocalc.presets import load_model
 
     try:
@@ -110,11 +112,10 @@ def _from_preset(g: Givens, text: str) -> tuple[Architecture | None, str]:
         g.assumptions.append(preset.assumption)
     if preset.config is None:
         return None, preset.origin
-    return architecture(preset.config, origin=preset.id), preset.origin
+    return _described(preset.config, preset.id), preset.origin
 
 
 def _from_path(path: Path) -> Architecture:
-    from zerocalc.architectures import architecture
     from zerocalc.readers.huggingface import read_config
     from zerocalc.readers.safetensors import read_layout
 
@@ -125,7 +126,23 @@ def _from_path(path: Path) -> Architecture:
         )
     if path.suffix == ".safetensors" or (path.is_dir() and not (path / "config.json").exists()):
         return read_layout(path)
-    return architecture(read_config(path), origin=str(path))
+    return _described(read_config(path), str(path))
+
+
+def _described(config: Mapping[str, Any], origin: str) -> Architecture:
+    """The tensors of a config; the same content is described once, however many jobs train it."""
+    import json
+
+    return _described_text(json.dumps(config), origin)
+
+
+@lru_cache(maxsize=64)
+def _described_text(config: str, origin: str) -> Architecture:
+    import json
+
+    from zerocalc.architectures import architecture
+
+    return architecture(json.loads(config), origin=origin)
 
 
 def _trainable(g: Givens, num_params: int) -> int | None:

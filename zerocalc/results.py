@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from zerocalc._version import __version__
+from zerocalc.results_time import Timing
 
 SCHEMA_VERSION = "0.1"
 
@@ -172,6 +173,8 @@ class StrategyResult:
     reserve_bytes: int = 0
     headroom_bytes: int | None = None
     binding: str | None = None
+    time: Timing | None = None
+    """Bounds of one optimizer step; null without a batch or the GPU's rates."""
 
 
 @dataclass(frozen=True, kw_only=True)

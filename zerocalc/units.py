@@ -114,6 +114,22 @@ def parse_size(text: str, *, name: str = "size") -> int:
     return int(value.to_integral_value(rounding="ROUND_FLOOR"))
 
 
+def parse_rate(text: str, *, name: str = "rate") -> float:
+    """Read a bandwidth, `400GB/s` (bytes) or `400Gb/s` (bits, an eighth), into bytes per second.
+
+    Raises SpecError when the unit or the `/s` is missing.
+    """
+    stripped = text.strip()
+    if not stripped.endswith(("/s", "ps")):
+        raise SpecError(f"{name}: {text!r} is not a bandwidth", hint="write it like 400GB/s or 400Gb/s")
+    body = stripped[:-2]
+    bits = body.endswith("b") and not body.endswith("ib")
+    size = parse_size(body[:-1] + "B" if bits else body, name=name)
+    if size == 0:
+        raise SpecError(f"{name}: must be above 0 (got {text!r})")
+    return size / 8 if bits else float(size)
+
+
 def parse_ratio(text: str, *, name: str = "value") -> Fraction:
     """Read a non-negative decimal such as `2.03125` exactly. Raises SpecError when it is none."""
     split = _split(text)

@@ -15,7 +15,10 @@ import zerocalc
 from zerocalc.evaluate import evaluate, plans
 from zerocalc.strategies import COMPARED, STRATEGIES
 
-WORKED = {case["id"]: case for case in json.loads((Path(__file__).parents[1] / "data/worked.json").read_text())["cases"]}
+WORKED = {
+    case["id"]: case
+    for case in json.loads((Path(__file__).parents[1] / "data/worked.json").read_text())["cases"]
+}
 SMALL = settings(max_examples=60, deadline=None)
 
 
@@ -30,7 +33,9 @@ def sent(model, strategy, **words):
     return result.communication.sent_bytes_per_rank
 
 
-@pytest.mark.parametrize("case", [c for c in WORKED.values() if c["id"].startswith("zero_table1_")], ids=lambda c: c["id"])
+@pytest.mark.parametrize(
+    "case", [c for c in WORKED.values() if c["id"].startswith("zero_table1_")], ids=lambda c: c["id"]
+)
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
 def test_zero_table_1(case, strategy):
     params, dp = case["inputs"]["params"], case["inputs"]["dp"]
@@ -107,7 +112,9 @@ def test_hpz_memory():
     ("strategy", "gpu", "host"), [("zero2", 2, 14), ("zero1", 4, 12), ("zero3", Fraction(2, 16), 14)]
 )
 def test_zero_offload_splits_16_psi(strategy, gpu, host):
-    result, _ = evaluate(zerocalc.job("10b", dp=16, strategy=strategy, offload_optimizer="cpu", gpus_per_node=16))
+    result, _ = evaluate(
+        zerocalc.job("10b", dp=16, strategy=strategy, offload_optimizer="cpu", gpus_per_node=16)
+    )
     assert result.memory.gpu.model_states_bytes == gpu * 10**10
     assert result.memory.cpu.bytes_per_rank * 16 == host * 10**10
     assert result.memory.cpu.bytes_per_node == host * 10**10
@@ -121,7 +128,9 @@ def test_zero_offload_moves_the_minimum():
     assert 16 * (host.to_host_bytes + host.from_host_bytes) == row["expect"]["total"]
 
 
-@pytest.mark.parametrize("case", [c for c in WORKED.values() if c["id"].startswith("zinf_fig2a_")], ids=lambda c: c["id"])
+@pytest.mark.parametrize(
+    "case", [c for c in WORKED.values() if c["id"].startswith("zinf_fig2a_")], ids=lambda c: c["id"]
+)
 def test_zero_infinity_figure_2a(case):
     i, expect = case["inputs"], case["expect"]
     job = zerocalc.job(
@@ -189,7 +198,9 @@ def test_optimizer_bytes_of_the_table():
         "lion_bf16": ("lion", "bf16-pure"),
     }
     for key, (optimizer, precision) in pairs.items():
-        job = zerocalc.job(row["inputs"]["params"], dp=1, optimizer=optimizer, precision=precision, strategy="ddp")
+        job = zerocalc.job(
+            row["inputs"]["params"], dp=1, optimizer=optimizer, precision=precision, strategy="ddp"
+        )
         result, _ = evaluate(job)
         held = sum(t.bytes for t in result.memory.gpu.terms if t.state == "optimizer_states")
         assert held == row["expect"][key], key
@@ -202,16 +213,23 @@ def test_adafactor_keeps_a_row_and_a_column(tmp_path):
 
     job = zerocalc.job("1b", dp=1, optimizer="adafactor", precision="fp32", strategy="ddp")
     layout = Layout((Unit("w", (Tensor("w.weight", (rows, columns)),)),))
-    model = job.model.model_copy(update={"num_params": rows * columns, "architecture": Architecture("one", layout)})
+    model = job.model.model_copy(
+        update={"num_params": rows * columns, "architecture": Architecture("one", layout)}
+    )
     result, _ = evaluate(job.model_copy(update={"model": model}))
-    assert sum(t.bytes for t in result.memory.gpu.terms if t.state == "optimizer_states") == row["expect"]["factored"]
+    assert (
+        sum(t.bytes for t in result.memory.gpu.terms if t.state == "optimizer_states")
+        == row["expect"]["factored"]
+    )
 
 
 jobs = st.fixed_dictionaries(
     {
         "model": st.integers(1, 10**13),
         "dp": st.integers(1, 4096),
-        "precision": st.sampled_from(["mixed-bf16", "mixed-fp16", "fp32", "bf16-pure", "bf16-fp32-grads", "deepseek-v3"]),
+        "precision": st.sampled_from(
+            ["mixed-bf16", "mixed-fp16", "fp32", "bf16-pure", "bf16-fp32-grads", "deepseek-v3"]
+        ),
         "optimizer": st.sampled_from(["adamw", "sgd", "sgd-momentum", "lion", "adam8bit"]),
     }
 )
@@ -239,7 +257,11 @@ def test_more_ranks_never_hold_more_and_never_less_than_the_floor(words, more):
     for strategy in COMPARED:
         few, _ = evaluate(zerocalc.job(words["model"], strategy=strategy, dp=words["dp"], **rest))
         many, _ = evaluate(zerocalc.job(words["model"], strategy=strategy, dp=words["dp"] + more, **rest))
-        assert few.memory.gpu.model_states_bytes >= many.memory.gpu.model_states_bytes >= many.memory.gpu.floor_bytes
+        assert (
+            few.memory.gpu.model_states_bytes
+            >= many.memory.gpu.model_states_bytes
+            >= many.memory.gpu.floor_bytes
+        )
 
 
 @SMALL
@@ -275,7 +297,9 @@ def test_all_shards_of_all_ranks_and_tiers_cover_the_whole(words, strategy, tier
 @given(words=jobs, strategy=st.sampled_from(COMPARED))
 def test_the_json_alone_recomputes_every_term(words, strategy):
     rest = {k: v for k, v in words.items() if k != "model"}
-    answer = zerocalc.plain(zerocalc.estimate(zerocalc.job(words["model"], strategy=strategy, gpu="80GB", **rest)))
+    answer = zerocalc.plain(
+        zerocalc.estimate(zerocalc.job(words["model"], strategy=strategy, gpu="80GB", **rest))
+    )
     result = json.loads(json.dumps(answer))["results"][0]
     names = {"ceil": ceil, "ceil_div": lambda a, b: -(-a // b), "__builtins__": {}}
     gpu = result["memory"]["gpu"]

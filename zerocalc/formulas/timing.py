@@ -132,6 +132,12 @@ def linear_flops(*, matmul_params: int, tokens: int, recomputed_forwards: int) -
     return (6 + 2 * recomputed_forwards) * matmul_params * tokens
 
 
+@formula(symbol="F_frozen", unit="FLOP", source="scaling-flops")
+def frozen_linear_flops(*, matmul_params: int, tokens: int, recomputed_forwards: int) -> int:
+    """FLOPs of multiplications with frozen weights: no gradient of the weight, so two fewer in backward."""
+    return (4 + 2 * recomputed_forwards) * matmul_params * tokens
+
+
 @formula(symbol="F_attn", unit="FLOP", source="scaling-flops")
 def attention_flops(
     *, num_layers: int, num_heads: int, head_dim: int, seq_len: int, tokens: int, recomputed_forwards: int

@@ -7,12 +7,14 @@ gradient is, and while the last layer is computed again. A phase of a framework 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from zerocalc.activation_tables import recipe_of
 from zerocalc.activation_terms import ActivationEstimate, LayerActivations, activation_terms
-from zerocalc.formulas.loss import Line
+from zerocalc.formulas.loss import Line, liger_chunk_tokens
 from zerocalc.formulas.registry import Summed
-from zerocalc.frameworks.activation_settings import ACTIVATION_SETTINGS as ACTIVATION_SETTINGS
+from zerocalc.frameworks.activation_settings import ACTIVATION_SETTINGS
 from zerocalc.frameworks.terms import FORWARD_BACKWARD, Term
 from zerocalc.units import ceil_div
 
@@ -56,22 +58,16 @@ def estimate_activations(
         "has_head": view.is_last_stage,
         "partition_checkpoints": settings["partition_activations"],
     }
-    return activation_terms(model.dimensions, **arguments | overrides)
+    dims = model.dimensions
+    dims = replace(dims, recipe=recipe_of(model.model_type, dims.recipe))
+    return activation_terms(dims, **arguments | overrides)
 
 
 def _usual_chunk(view: RankView, dims: Dimensions) -> int:
-    """Tokens per chunk of Liger's fused loss: so many that a chunk's logits are about as large as the hidden states.
-
-    Source: liger.
-    """
+    """Tokens per chunk where none are given: Liger's own choice."""
     work = view.job.workload
     tokens = (work.micro_batch or 1) * ceil_div(work.seq_len or 1, view.job.parallelism.cp)
-    return next_power_of_two(ceil_div(tokens, ceil_div(dims.vocab_size, dims.hidden_size)))
-
-
-def next_power_of_two(number: int) -> int:
-    """The smallest power of two that is no smaller."""
-    return 1 << (number - 1).bit_length()
+    return liger_chunk_tokens(tokens=tokens, hidden_size=dims.hidden_size, vocab_size=dims.vocab_size)
 
 
 def _dtype(view: RankView, settings: Mapping[str, Any]) -> Any:

@@ -14,9 +14,11 @@ from zerocalc.specs.types import (
     Count,
     OptionalCount,
     Ranks,
+    Rate,
     Spec,
     Tier,
     Tokens,
+    Tokens15,
 )
 
 
@@ -153,6 +155,32 @@ class Machine(Spec):
     """NVMe of one node."""
 
 
+class Speed(Spec):
+    """Rates of the GPU and its links. What is null is not known, and then not timed."""
+
+    peak_flops_per_s: Rate | None = None
+    mfu: Annotated[float, Field(gt=0, le=1)] = 0.35
+    """Share of peak that compute is assumed to reach, for the upper bound."""
+    link_bytes_per_s: Rate | None = None
+    """Nominal rate of a GPU's links inside its node, one direction."""
+    ring_bytes_per_s: Rate | None = None
+    """Bus bandwidth of a ring inside the node, as nccl-tests prints it."""
+    network_bytes_per_s: Rate | None = None
+    """Line rate of all NICs of one node, one direction."""
+    network_efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    host_bytes_per_s: Rate | None = None
+    """Between one GPU and its host, one direction."""
+    nvme_bytes_per_s: Rate | None = None
+    """All drives of one node."""
+    cpu_adam_params_per_s: Rate | None = None
+    """Parameters that one node's CPUs update per second."""
+    latency_s: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Of one hop of a collective."""
+    tokens: Tokens15 | None = None
+    """Tokens of the whole run."""
+    origins: Annotated[dict[str, str], Field(exclude=True)] = {}
+
+
 class Job(Spec):
     """Everything an estimate depends on, each value with its origin in `origins`."""
 
@@ -167,6 +195,7 @@ class Job(Spec):
     offload: Offload = Offload()
     workload: Workload = Workload()
     machine: Machine = Machine()
+    speed: Speed | None = None
     also: tuple[ModelSpec, ...] = ()
     """Further models on the same GPUs."""
     origins: dict[str, str] = {}

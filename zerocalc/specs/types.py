@@ -24,6 +24,8 @@ Count = Annotated[int, Field(ge=1, le=MAX_PARAMS)]
 OptionalCount = Annotated[int, Field(ge=0, le=MAX_PARAMS)]
 Ranks = Annotated[int, Field(ge=1, le=MAX_RANKS)]
 Bytes = Annotated[int, Field(ge=0, le=MAX_BYTES), Unit("byte")]
+Rate = Annotated[float, Field(gt=0, le=1e21)]
+Tokens15 = Annotated[int, Field(ge=1, le=10**15)]
 Tokens = Annotated[int, Field(ge=1, le=10**12)]
 
 

@@ -1,0 +1,70 @@
+"""Seconds of a step, always as bounds: nothing here is one invented number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """The least and the most it can be."""
+
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkTime:
+    """One class of links: what a rank sends over it per optimizer step, and how long that takes."""
+
+    link: str
+    """`intra_node`, `inter_node`, `host` or `nvme`."""
+    bytes: int
+    seconds: Bounds
+    bandwidth_bytes_per_s: Bounds
+    """Nominal (upper) and measured (lower) rate: per GPU inside a node and to the host, per node across and to NVMe."""
+    tokens_to_hide: float | None
+    """Tokens per GPU and optimizer step from which compute, at the assumed utilization, takes as long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """Floating-point work of one rank per optimizer step."""
+
+    flops: int
+    """As the bounds' upper side counts it: attention's whole square, recomputation included."""
+    causal_flops: int
+    """The lower side: the upper triangle of attention skipped."""
+    peak_flops_per_s: float
+    utilization: float
+    seconds: Bounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A whole run of the given number of tokens."""
+
+    tokens: int
+    seconds: Bounds
+    gpu_hours: Bounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Seconds per optimizer step. Lower: compute at peak, everything overlapped; upper: nothing overlapped."""
+
+    step_s: Bounds
+    compute: Compute
+    links: list[LinkTime]
+    exposed_s: float
+    """Communication that nothing can hide: every micro-step's first gather and last reduction."""
+    cpu_optimizer_s: float | None
+    bubble_factor: float
+    """How much longer a step takes because pipeline stages wait; 1 without a pipeline."""
+    tokens_per_step: int
+    tokens_per_s: Bounds
+    efficiency: dict[str, float]
+    """ZeRO-Infinity's share of peak when the named traffic is not overlapped; empty without offload."""
+    training: Training | None
+    origins: dict[str, str]
+    """Where each rate came from."""

@@ -1,0 +1,273 @@
+"""Bytes become seconds: links, compute, offload, and the bounds between which a step lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zerocalc.formulas import offload as off
+from zerocalc.formulas import timing as tm
+from zerocalc.results_time import Bounds, Compute, LinkTime, Timing, Training
+from zerocalc.strategies import LEGS
+from zerocalc.units import ceil_div
+
+if TYPE_CHECKING:
+    from zerocalc.frameworks.terms import Collective, Plan
+    from zerocalc.rank import RankView
+    from zerocalc.specs.job import Job, Speed
+
+SECONDS_PER_HOUR = 3600
+_MATMUL_KINDS = ("matrix", "head", "router", "shared_expert")
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A class of links in use: bytes one rank sends, and seconds at the nominal and at the measured rate."""
+
+    link: str
+    num_bytes: int
+    seconds: Bounds
+    bandwidth: Bounds
+
+
+def step_time(view: RankView, plan: Plan) -> Timing | None:
+    """Bound one optimizer step of a rank class; None when the batch or the GPU's rates are not known."""
+    job = view.job
+    work, speed = job.workload, job.speed
+    if work.micro_batch is None or work.seq_len is None or speed is None or speed.peak_flops_per_s is None:
+        return None
+    compute = _compute(view, speed)
+    uses = [*_wire(view, plan, speed), *_offload(job, plan, speed)]
+    adam = _cpu_optimizer_s(view, speed)
+    bubble = 1 + (job.parallelism.pp - 1) / work.grad_accum
+    lower = max([compute.seconds.lower * bubble, *(use.seconds.lower for use in uses)])
+    upper = compute.seconds.upper * bubble + sum(use.seconds.upper for use in uses) + (adam or 0.0)
+    step = Bounds(lower=max(lower, adam or 0.0), upper=upper)
+    tokens = work.micro_batch * work.seq_len * work.grad_accum * job.parallelism.data_parallel_size
+    rate = Bounds(
+        lower=tm.tokens_per_s(tokens_per_step=tokens, step_s=step.upper),
+        upper=tm.tokens_per_s(tokens_per_step=tokens, step_s=step.lower),
+    )
+    return Timing(
+        step_s=step,
+        compute=compute,
+        links=[_link_time(use, compute, job) for use in uses],
+        exposed_s=_exposed_s(view, plan, speed),
+        cpu_optimizer_s=adam,
+        bubble_factor=bubble,
+        tokens_per_step=tokens,
+        tokens_per_s=rate,
+        efficiency=dict(_efficiency(job, speed)),
+        training=_training(job, rate),
+        origins=dict(speed.origins),
+    )
+
+
+def rank_tokens(job: Job) -> int:
+    """Tokens one rank works on per optimizer step."""
+    work = job.workload
+    return (work.micro_batch or 0) * ceil_div(work.seq_len or 0, job.parallelism.cp) * work.grad_accum
+
+
+def matmul_params(view: RankView) -> tuple[int, int]:
+    """Parameters of this rank class that multiply every token, experts by their active share: trained and frozen."""
+    layout, dims = view.layout, view.dimensions
+    if layout.anonymous:
+        active = layout.num_params
+    else:
+        active = layout.num_params_where(*_MATMUL_KINDS)
+        experts = layout.num_params_where("expert")
+        if dims is not None and dims.num_experts:
+            active += experts * dims.experts_per_token // dims.num_experts
+        if dims is not None and dims.tied and view.is_last_stage and view.job.parallelism.pp == 1:
+            active += ceil_div(dims.vocab_size, view.job.parallelism.tp) * dims.hidden_size
+    trained = sum(part.num_params for part in view.parts if part.trainable and part.name != "adapter")
+    share = min(trained, layout.num_params)
+    frozen = active * (layout.num_params - share) // max(layout.num_params, 1)
+    return active - frozen, frozen
+
+
+def _compute(view: RankView, speed: Speed) -> Compute:
+    work, dims = view.job.workload, view.dimensions
+    tokens, again = rank_tokens(view.job), int(work.checkpointing == "full")
+    trained, frozen = matmul_params(view)
+    linear = tm.linear_flops(matmul_params=trained, tokens=tokens, recomputed_forwards=again)
+    linear += tm.frozen_linear_flops(matmul_params=frozen, tokens=tokens, recomputed_forwards=again)
+    whole = causal = linear
+    if dims is not None:
+        shape = {
+            "num_layers": view.layout.num_layers,
+            "num_heads": ceil_div(dims.num_heads, view.job.parallelism.tp),
+            "head_dim": dims.head_dim,
+            "seq_len": work.seq_len or 0,
+            "tokens": tokens,
+            "recomputed_forwards": int(work.checkpointing != "none"),
+        }
+        whole, causal = linear + tm.attention_flops(**shape), linear + tm.causal_attention_flops(**shape)
+    peak = speed.peak_flops_per_s or 1.0
+    seconds = Bounds(
+        lower=tm.compute_s(flops=causal, flops_per_s=peak, utilization=1.0),
+        upper=tm.compute_s(flops=whole, flops_per_s=peak, utilization=speed.mfu),
+    )
+    return Compute(
+        flops=whole, causal_flops=causal, peak_flops_per_s=peak, utilization=speed.mfu, seconds=seconds
+    )
+
+
+def _per_node(job: Job) -> int:
+    p = job.parallelism
+    return min(p.gpus_per_node or p.world_size, p.world_size)
+
+
+def _is_inside(job: Job, row: Collective) -> bool:
+    """Whether a collective's ranks are neighbours in one node."""
+    return row.group not in {"replica", "across_nodes"} and row.group_size <= _per_node(job)
+
+
+def _leg_s(job: Job, row: Collective, full_bytes: int, inside: float, node: float | None) -> float:
+    """Seconds of all of a row's legs at the given rates: per GPU inside, per node across."""
+    ranks, legs = row.group_size, LEGS.get(row.op, 1)  # type: ignore[call-overload]
+    if ranks <= 1:
+        return 0.0
+    if _is_inside(job, row) or node is None:
+        leg = tm.ring_leg_s(full_bytes=full_bytes, ranks=ranks, latency_s=0.0, bandwidth_bytes_per_s=inside)
+    else:
+        sharing = _per_node(job) if row.group in {"replica", "across_nodes"} else 1
+        leg = tm.flat_ring_leg_s(
+            full_bytes=full_bytes,
+            ranks=ranks,
+            node_bandwidth_bytes_per_s=inside,
+            nics_per_node=1,
+            nic_bandwidth_bytes_per_s=node / sharing,
+        )
+    return float(legs * leg)
+
+
+def _latency_s(view: RankView, row: Collective, speed: Speed) -> float:
+    """Seconds of start-up: every hop of every call, one call per layer where the plan counts a pass as one."""
+    calls = max(row.count, view.job.workload.grad_accum * max(1, view.layout.num_layers))
+    return calls * LEGS.get(row.op, 1) * (row.group_size - 1) * speed.latency_s  # type: ignore[call-overload]
+
+
+def _wire(view: RankView, plan: Plan, speed: Speed) -> Iterator[_Use]:
+    """Seconds inside the nodes and across them."""
+    job = view.job
+    for link, rows in _by_link(job, plan.collectives).items():
+        sending = [row for row in rows if row.group_size > 1]
+        if not sending or speed.link_bytes_per_s is None or speed.ring_bytes_per_s is None:
+            continue
+        if link == "inter_node" and speed.network_bytes_per_s is None:
+            continue
+        network = speed.network_bytes_per_s
+        real = None if network is None else network * speed.network_efficiency
+        fast = sum(_leg_s(job, row, row.full_bytes, speed.link_bytes_per_s, network) for row in sending)
+        slow = sum(_leg_s(job, row, row.full_bytes, speed.ring_bytes_per_s, real) for row in sending)
+        waits = sum(_latency_s(view, row, speed) for row in sending)
+        bandwidth = (
+            Bounds(lower=speed.ring_bytes_per_s, upper=speed.link_bytes_per_s)
+            if link == "intra_node" or network is None or real is None
+            else Bounds(lower=real, upper=network)
+        )
+        yield _Use(
+            link, sum(row.sent_bytes for row in sending), Bounds(lower=fast, upper=slow + waits), bandwidth
+        )
+
+
+def _by_link(job: Job, rows: Iterable[Collective]) -> dict[str, list[Collective]]:
+    links: dict[str, list[Collective]] = {}
+    for row in rows:
+        links.setdefault("intra_node" if _is_inside(job, row) else "inter_node", []).append(row)
+    return links
+
+
+def _offload(job: Job, plan: Plan, speed: Speed) -> Iterator[_Use]:
+    """Seconds over PCIe (both directions at once, or one after the other) and to NVMe (every rank reads its part)."""
+    moved = {direction: 0 for direction in ("to_host", "from_host", "read", "write")}
+    for row in plan.traffic:
+        moved[row.direction] += row.bytes
+    for link, pair, rate in (
+        ("host", ("to_host", "from_host"), speed.host_bytes_per_s),
+        ("nvme", ("read", "write"), speed.nvme_bytes_per_s and speed.nvme_bytes_per_s / _per_node(job)),
+    ):
+        total = sum(moved[name] for name in pair)
+        if total and rate:
+            times = [off.transfer_s(num_bytes=moved[name], bandwidth_bytes_per_s=rate) for name in pair]
+            bounds = Bounds(lower=max(times), upper=sum(times))
+            yield _Use(link, total, bounds, Bounds(lower=rate, upper=rate))
+
+
+def _cpu_optimizer_s(view: RankView, speed: Speed) -> float | None:
+    """Seconds of the host's update, its rate shared by the node's ranks; None when the optimizer is on the GPU."""
+    if view.job.offload.optimizer == "none" or speed.cpu_adam_params_per_s is None:
+        return None
+    trained = sum(ceil_div(part.num_params, part.shard_ranks) for part in view.parts if part.trainable)
+    return off.cpu_adam_s(
+        num_params=trained * _per_node(view.job), ranks=1, params_per_s=speed.cpu_adam_params_per_s
+    )
+
+
+def _link_time(use: _Use, compute: Compute, job: Job) -> LinkTime:
+    """A link's seconds, and the tokens that hide them: compute grows with tokens, these bytes do not."""
+    tokens = rank_tokens(job)
+    hide = use.seconds.upper * tokens / compute.seconds.upper if compute.seconds.upper else None
+    return LinkTime(
+        link=use.link,
+        bytes=use.num_bytes,
+        seconds=use.seconds,
+        bandwidth_bytes_per_s=use.bandwidth,
+        tokens_to_hide=hide,
+    )
+
+
+def _exposed_s(view: RankView, plan: Plan, speed: Speed) -> float:
+    """The first unit's gather and the last unit's reduction of every micro-step, at the nominal rate."""
+    if "params" not in view.strategy.shards or not view.shape_known or speed.link_bytes_per_s is None:
+        return 0.0
+    share = view.layout.largest_unit / max(view.layout.num_params, 1)
+    wanted = {"forward": 0.0, "backward": 0.0}
+    for row in plan.collectives:
+        first = row.op == "all_gather" and row.phase == "forward"
+        last = row.op == "reduce_scatter" and row.phase == "backward"
+        if first or last:
+            one = int(row.full_bytes / max(view.job.workload.grad_accum, 1) * share)
+            seconds = _leg_s(view.job, row, one, speed.link_bytes_per_s, speed.network_bytes_per_s)
+            wanted[row.phase] += seconds
+    return tm.exposed_floor_s(
+        first_gather_s=wanted["forward"],
+        last_reduce_s=wanted["backward"],
+        micro_steps=view.job.workload.grad_accum,
+    )
+
+
+def _efficiency(job: Job, speed: Speed) -> Iterator[tuple[str, float]]:
+    """ZeRO-Infinity's equation 6 for what is offloaded, each kind of traffic by its own arithmetic intensity."""
+    work, peak = job.workload, speed.peak_flops_per_s or 1.0
+    batch = {"seq_len": work.seq_len or 0, "batch_size": work.micro_batch or 0}
+    nvme = speed.nvme_bytes_per_s and speed.nvme_bytes_per_s / _per_node(job)
+    rates = {"cpu": speed.host_bytes_per_s, "nvme": nvme}
+    for name, tier, intensity in (
+        ("params_and_grads", job.offload.params, off.params_intensity(**batch)),
+        ("optimizer_states", job.offload.optimizer, off.optimizer_intensity(**batch)),
+    ):
+        rate = rates.get(tier)
+        if rate:
+            yield name, off.efficiency(intensity=intensity, bandwidth_bytes_per_s=rate, peak_flops_per_s=peak)
+
+
+def _training(job: Job, rate: Bounds) -> Training | None:
+    """The whole run, when it is known how many tokens it sees."""
+    tokens = job.speed.tokens if job.speed else None
+    if tokens is None:
+        return None
+    seconds = Bounds(
+        lower=tm.training_s(total_tokens=tokens, tokens_per_s=rate.upper),
+        upper=tm.training_s(total_tokens=tokens, tokens_per_s=rate.lower),
+    )
+    hours = [
+        tm.gpu_hours(
+            num_gpus=job.parallelism.world_size, seconds=bound, seconds_per_hour=SECONDS_PER_HOUR
+        )
+        for bound in (seconds.lower, seconds.upper)
+    ]
+    return Training(tokens=tokens, seconds=seconds, gpu_hours=Bounds(lower=hours[0], upper=hours[1]))
