@@ -295,6 +295,7 @@ def test_a_trainer_with_deepspeed(tmp_path):
         ({"base_model": "a/b", "bf16": True}, {"precision": "bf16-pure"}),
         ({"base_model": "a/b", "bf16": True, "adapter": "lora", "lora_r": 8}, {"precision": "fp32", "frozen_dtype": "bf16"}),
         ({"bfloat16": True}, {"precision": "bf16-pure"}),
+        ({"pure_bf16": True}, {"precision": "bf16-pure"}),
         ({"fp16": True, "fsdp": True}, {"precision": "mixed-fp16"}),
         ({"attn_implementation": "sdpa"}, {"attention": "flash"}),
         ({"eager_attention": True}, {"attention": "eager"}),

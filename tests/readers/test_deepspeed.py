@@ -108,6 +108,15 @@ def test_sizes_in_every_type(value):
     assert zero(stage=1, reduce_bucket_size=value).settings["reduce_bucket_size"].value == 500_000_000
 
 
+def test_a_bare_word_keeps_its_comma(tmp_path):
+    path = tmp_path / "ds.json"
+    path.write_text("{\n  zero_optimization: {\n    stage: 1,\n    contiguous_gradients: True,\n  }\n}")
+    reading = read_deepspeed(path)
+    assert reading.value("strategy") == "zero1"
+    assert reading.settings["contiguous_gradients"].value is True
+    assert any("comma" in text for text in reading.warnings)
+
+
 @pytest.mark.parametrize("value", ["many", -1, 1.5, True, 2**63, "1e400"])
 def test_sizes_that_cannot_be(value):
     with pytest.raises(SpecError, match="reduce_bucket_size"):

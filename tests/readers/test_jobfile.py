@@ -107,7 +107,15 @@ def test_paths_are_relative_to_the_job(tmp_path):
 def test_the_vocabulary_is_the_jobs():
     from zerocalc.resolve import WORDS
 
-    assert set(VOCABULARY) - set(FILES) == WORDS
+    assert set(VOCABULARY) - set(FILES) <= WORDS
+
+
+def test_words_of_newer_jobs_are_taken_from_the_caller():
+    with pytest.raises(SpecError, match="unknown key 'zeta'"):
+        job_reading({"zeta": 1}, "job.json")
+    assert job_reading({"zeta": "9GB"}, "job.json", words={"zeta"}).value("zeta") == "9GB"
+    with pytest.raises(SpecError, match="zeta: must be"):
+        job_reading({"zeta": [1]}, "job.json", words={"zeta"})
 
 
 def test_a_list_is_no_job(tmp_path):

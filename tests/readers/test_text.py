@@ -155,9 +155,7 @@ def test_yaml_keeps_the_meaning_of_1_1():
 
 def _laughs(line):
     names = "abcdefghij"
-    return "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-        line(new, old) for old, new in zip(names, names[1:], strict=False)
-    )
+    return "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(line(new, old) for old, new in pairwise(names))
 
 
 @pytest.mark.parametrize(
@@ -227,15 +225,17 @@ def test_importing_readers_is_cheap():
     assert run.stdout.strip() == "[]"
 
 
-_KEYS = st.sampled_from(  # noqa: SIM905
-    "zero_optimization stage offload_optimizer device fp16 bf16 enabled optimizer type params train_batch_size "
-    "train_micro_batch_size_per_gpu gradient_accumulation_steps mics_shard_size reduce_bucket_size distributed_type "
-    "fsdp_config fsdp_sharding_strategy fsdp_version deepspeed_config zero_stage num_processes num_machines "
-    "mixed_precision parallelism_config dp_shard_size dp_replicate_size megatron_lm_config tp_degree training "
-    "parallelism data_parallel_shard_degree data_parallel_replicate_degree local_batch_size global_batch_size dtype "
-    "activation_checkpoint mode model name flavor converters fsdp deepspeed bf16 adapter lora_r base_model settings "
-    "gpus strategy micro_batch offload pipeline stages tensor_parallel autotp_size value".split()
-)
+_WORDS = """
+    zero_optimization stage offload_optimizer device fp16 bf16 enabled optimizer
+    type params train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps mics_shard_size reduce_bucket_size distributed_type
+    fsdp_config fsdp_sharding_strategy fsdp_version deepspeed_config zero_stage num_processes num_machines mixed_precision
+    parallelism_config dp_shard_size dp_replicate_size megatron_lm_config tp_degree training parallelism data_parallel_shard_degree
+    data_parallel_replicate_degree local_batch_size global_batch_size dtype activation_checkpoint mode model name
+    flavor converters fsdp deepspeed bf16 adapter lora_r base_model
+    settings gpus strategy micro_batch offload pipeline stages tensor_parallel
+    autotp_size value
+"""
+_KEYS = st.sampled_from(_WORDS.split())
 _LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=8),
     st.sampled_from(["auto", "5e8", "true", "FULL_SHARD", "DEEPSPEED", "FSDP", "MEGATRON_LM", "${X}", "cpu", "bf16", "-1"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,14 @@ def _number(value: Any, name: str) -> Any:
     return value
 
 
+def _scalar(value: Any, name: str) -> Any:
+    if not isinstance(value, (bool, int, float, str)) or (
+        isinstance(value, float) and not math.isfinite(value)
+    ):
+        raise _refuse(name, value, "true, false, a number or a name")
+    return value
+
+
 def _switch(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
         raise _refuse(name, value, "true or false")
@@ -89,19 +97,22 @@ FILES = ("deepspeed", "accelerate", "torchtitan", "hub", "presets")
 _IGNORED = ("$schema", "schema_version")
 
 
-def read_job(path: str | Path) -> Reading:
-    """Read a job file (`-` is JSON on standard input).
+def read_job(path: str | Path, *, words: Collection[str] = ()) -> Reading:
+    """Read a job file (`-` is JSON on standard input). `words` are further words that the caller's jobs know.
 
     Raises FileError when it cannot be read, SpecError for an unknown key or a value of the wrong type.
     """
     label = "<stdin>" if str(path) == STDIN else str(path)
     data = read_mapping(path, default="json", stdin=True)
-    return job_reading(data, label, base=Path() if str(path) == STDIN else Path(path).parent)
+    base = Path() if str(path) == STDIN else Path(path).parent
+    return job_reading(data, label, base=base, words=words)
 
 
-def job_reading(data: Mapping[str, Any], label: str, *, base: Path | None = None) -> Reading:
+def job_reading(
+    data: Mapping[str, Any], label: str, *, base: Path | None = None, words: Collection[str] = ()
+) -> Reading:
     """The reading of a job that is already a mapping; paths in it are relative to `base`."""
-    job = _Job(label, base)
+    job = _Job(label, base, words)
     for raw, value in data.items():
         key = _snake(raw)
         if key in _IGNORED:
@@ -112,7 +123,7 @@ def job_reading(data: Mapping[str, Any], label: str, *, base: Path | None = None
             for name, inner in value.items():
                 snake = _snake(name)
                 joined = f"{key}_{snake}"
-                job.take(joined if joined in VOCABULARY else snake, inner, f"{raw}.{name}")
+                job.take(joined if joined in job.vocabulary else snake, inner, f"{raw}.{name}")
         else:
             job.take(key, value, str(raw))
     return job.reading
@@ -125,17 +136,18 @@ def _snake(name: object) -> str:
 class _Job:
     """A job file being read."""
 
-    def __init__(self, label: str, base: Path | None) -> None:
+    def __init__(self, label: str, base: Path | None, words: Collection[str]) -> None:
+        self.vocabulary = {**dict.fromkeys(words, _scalar), **VOCABULARY}
         self.label = label
         self.base = base
         self.reading = Reading()
 
     def take(self, key: str, value: Any, written: str) -> None:
         """Check one key and its value, and put it in its place."""
-        check = VOCABULARY.get(key)
+        check = self.vocabulary.get(key)
         if check is None:
             raise SpecError(
-                f"{self.label}: unknown key {shown(written)}{_suggestion(key)}",
+                f"{self.label}: unknown key {shown(written)}{_suggestion(key, self.vocabulary)}",
                 hint="keys are the flags without --",
             )
         place = self.reading.files if key in FILES else self.reading.values
@@ -159,10 +171,10 @@ class _Job:
         return path if is_path or "/" in path else f"./{path}"
 
 
-def _suggestion(key: str) -> str:
+def _suggestion(key: str, vocabulary: Collection[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(key, [*VOCABULARY, *SECTIONS, "settings"], n=2, cutoff=0.5)
+    near = get_close_matches(key, [*vocabulary, *SECTIONS, "settings"], n=2, cutoff=0.5)
     return f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
 
 
@@ -178,10 +190,5 @@ def _settings(value: Any, label: str, reading: Reading) -> None:
 
 
 def _setting(name: str, value: Any, label: str, reading: Reading) -> None:
-    if not isinstance(value, (bool, int, float, str)) or (
-        isinstance(value, float) and not math.isfinite(value)
-    ):
-        raise SpecError(
-            f"{label}: settings.{name}: must be true, false, a number or a name (got {shown(value)})"
-        )
-    reading.settings[name] = Given(value, f"file:{label}:settings.{name}")
+    checked = _scalar(value, f"{label}: settings.{name}")
+    reading.settings[name] = Given(checked, f"file:{label}:settings.{name}")

@@ -19,7 +19,7 @@ Effect = Literal["modelled", "unmodelled", "inert"]
 NO_BYTES: tuple[Any, ...] = (None, False, 0, 1, "", "none")
 MAX_UNKNOWN = 100
 _GENERIC = frozenset(
-    {"enabled", "enable", "type", "params", "name", "device", "degree", "value", "mode", "dtype"}
+    {"enabled", "enable", "type", "params", "name", "device", "degree", "value", "mode", "dtype", "version"}
 )
 
 
@@ -160,6 +160,19 @@ class _Scanner:
         text = shown(path)[1:-1]
         self.unknown.append(f"{text} (did you mean {near}?)" if near else text)
 
+    def without_comma(self, row: Key, path: str, value: Any) -> Any:
+        """The value, without the comma that Hjson keeps in a bare word such as `True,`."""
+        if (
+            row.kind in ("any", "names", "text")
+            or not isinstance(value, str)
+            or not value.rstrip().endswith(",")
+        ):
+            return value
+        self.warn(
+            f"{path} = {shown(value)}: Hjson keeps the comma in a bare word, which DeepSpeed may refuse"
+        )
+        return value.rstrip().removesuffix(",")
+
     def take(self, row: Key, path: str, value: Any) -> None:
         """Convert one value of a known key; placeholders and lists of candidates are not values."""
         if isinstance(value, list) and row.kind not in ("any", "names"):
@@ -174,6 +187,7 @@ class _Scanner:
             self.found.placeholders.add(row.path)
             self.warn(f"{path} is a placeholder ({shown(value)}); treated as not given")
             return
+        value = self.without_comma(row, path, value)
         try:
             converted = AUTO if _is_auto(value) and row.kind != "text" else CONVERTERS[row.kind](value)
         except SpecError as error:

@@ -25,6 +25,7 @@ _ATTENTION = {
 }  # fmt: skip
 _LOSSES = {
     "liger_fused_linear_cross_entropy": "fused",
+    "enable_liger_kernel": "fused",
     "cut_cross_entropy": "fused",
     "chunked_cross_entropy": "chunked",
 }
@@ -126,7 +127,7 @@ def _data_parallel(found: Found, kind: str, reading: Reading) -> None:
 
 def _precision(found: Found, kind: str, label: str, reading: Reading) -> None:
     """`bf16: auto` is bf16 where the GPU has it; `bfloat16: true` loads everything in bf16."""
-    for name, word in (("bfloat16", "pure-bf16"), ("float16", "fp16")):
+    for name, word in (("bfloat16", "pure-bf16"), ("pure_bf16", "pure-bf16"), ("float16", "fp16")):
         given = found.get(name)
         if given is not None and given.value is True:
             reading.values.setdefault("precision", Given(PRECISION_OF[word], given.origin))
