@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from zerocalc.preset_training import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from zerocalc.preset_links import Link, LinkRates
     from zerocalc.preset_overheads import Overhead, Reserve
@@ -63,7 +64,7 @@ def find(kind: str, name: str, *, directory: Path | str | None = None) -> Preset
     """
     wanted = normal(name)
     for folder in _folders(directory):
-        hits = [preset for preset in _presets(kind, folder, wanted) if wanted in preset.names]
+        hits = [preset for preset in _mentions(kind, folder, wanted) if wanted in preset.names]
         if hits:
             return _choose(kind, wanted, hits)
     known = [known for preset in list_presets(kind, directory=directory) for known in preset.names]
@@ -152,7 +153,7 @@ def load_link_rates(gpu: str, *, directory: Path | str | None = None) -> LinkRat
 
     default = find("links", "rates-default", directory=directory)
     for folder in _folders(directory):
-        for preset in _presets("links", folder, gpu):
+        for preset in _mentions("links", folder, gpu):
             if preset.table.get("kind") == "rates" and gpu in preset.listed("gpus"):
                 return read_rates(preset, default)
     return read_rates(default)
@@ -248,6 +249,17 @@ def _presets(kind: str, folder: Path, word: str | None = None) -> Iterator[Prese
     if kind == "models" and folder != SHIPPED:
         bare = [path for path in sorted((folder / kind).glob("*.json")) if path.stem not in seen]
         yield from (Preset(kind, path.stem, {}, path, asked=word or "") for path in bare)
+
+
+def _mentions(kind: str, folder: Path, word: str) -> Iterable[Preset]:
+    """A folder's rows that may answer to a word."""
+    return _shipped(kind, word) if folder == SHIPPED else _presets(kind, folder, word)
+
+
+@lru_cache(maxsize=1024)
+def _shipped(kind: str, word: str) -> tuple[Preset, ...]:
+    """Return the shipped rows that mention `word`, once per process: a check asks for the same few a thousand times."""
+    return tuple(_presets(kind, SHIPPED, word))
 
 
 def _merged(kind: str, directory: Path | str | None, word: str | None = None) -> list[Preset]:
