@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from typing import Any, TypeVar
 
@@ -183,12 +184,11 @@ class _Substitute(ast.NodeTransformer):
         """Replace an input's name by its number, digits grouped."""
         if node.id not in self._inputs:
             return node
-        value = self._inputs[node.id]
-        text = (
-            f"{value:,}" if isinstance(value, int) else str(value if not _is_ratio(value) else float(value))
-        )
-        return ast.Name(id=text)
+        return ast.Name(id=_shown(self._inputs[node.id]))
 
 
-def _is_ratio(value: object) -> bool:
-    return hasattr(value, "numerator") and not isinstance(value, int)
+def _shown(value: Any) -> str:
+    """A number as a reader wants it: whole ones grouped, ratios as decimals."""
+    if isinstance(value, Fraction):
+        value = value.numerator if value.denominator == 1 else float(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from zerocalc.specs.job import Job
 
 _CAUSES = {
-    "bytes_per_param": "bytes per parameter",
     "shards": "ranks that share it",
     "num_params": "elements, padding included",
 }
@@ -108,18 +107,27 @@ def _because(pair: list[Job], name: str, mine: list[Term], other: list[Term]) ->
         return f"only {ours if mine else theirs} counts {name} at its peak"
     if sum(term.bytes for term in mine) == sum(term.bytes for term in other):
         return "the same"
-    causes = [cause for key, label in _CAUSES.items() if (cause := _differing(key, label, pair, mine, other))]
-    if len(mine) == len(other) == 1 and causes:
-        return "; ".join(causes)
-    return f"{ours}: {_told(mine)}; {theirs}: {_told(other)}"
+    per_param = _per_param(pair, mine, other)
+    if len(mine) == len(other) == 1:
+        causes = [cause for key, label in _CAUSES.items() if (cause := _differing(key, label, pair, mine, other))]
+        return "; ".join([per_param, *causes])
+    return f"{per_param}; {ours}: {_told(mine)}; {theirs}: {_told(other)}"
+
+
+def _per_param(pair: list[Job], mine: list[Term], other: list[Term]) -> str:
+    """What a rank holds, spread over every parameter of the model."""
+    shown = [
+        f"{variant.framework} {sum(term.bytes for term in terms) / variant.model.num_params:.4g}"
+        for variant, terms in zip(pair, (mine, other), strict=True)
+    ]
+    return f"bytes per parameter of the model: {', '.join(shown)}"
 
 
 def _differing(key: str, label: str, pair: list[Job], mine: list[Term], other: list[Term]) -> str | None:
     values: list[Any] = [terms[0].amount.inputs.get(key) for terms in (mine, other)]
     if None in values or values[0] == values[1]:
         return None
-    shown = [f"{float(value):g}" if key == "bytes_per_param" else f"{value:,}" for value in values]
-    return f"{label}: {pair[0].framework} {shown[0]}, {pair[1].framework} {shown[1]}"
+    return f"{label}: {pair[0].framework} {values[0]:,}, {pair[1].framework} {values[1]:,}"
 
 
 def _told(terms: list[Term]) -> str:

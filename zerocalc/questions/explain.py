@@ -48,16 +48,18 @@ _ALIASES = {
     "fits": "peak", "cpu": "host", "traffic": "links", "peak_bytes": "peak", "floor_bytes": "floor",
     "model_states_bytes": "model_states", "sent_bytes_per_rank": "sent",
 }  # fmt: skip
-QUANTITIES = (*_TERMS, "sent", "links")
+QUANTITIES = (*_TERMS, "sent", "links", "offload")
 
 
 def explain(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) -> Explanation:
     """Explain one quantity under each strategy that can do the job.
 
     `quantity` is a state (`params`, `grads`, `optimizer_states`), `model_states`, `floor`, `peak`, `host`, `nvme`,
-    `sent`, `links`, or the name of one term. Raises UnknownNameError for anything else.
+    `sent`, `links`, or the name of one term; `offload` lists ZeRO-Offload's own choices. Raises UnknownNameError for anything else.
     """
     wanted = _ALIASES.get(quantity.lower().replace("-", "_"), quantity.lower().replace("-", "_"))
+    if wanted == "offload":
+        return _explain_offload(job)
     variants = [job.model_copy(update={"strategy": strategy}) for strategy in strategies]
     variants = [variant for variant in variants if not inapplicable(variant)] or variants[:1]
     lines: list[ExplainedLine] = []
@@ -85,6 +87,49 @@ def explain(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) ->
         assumptions=list(dict.fromkeys(assumptions)),
         excluded=list(dict.fromkeys(excluded)),
         warnings=list(dict.fromkeys(warnings)),
+    )
+
+
+def _explain_offload(job: Job) -> Explanation:
+    """ZeRO-Offload's table of what may leave the GPU, and what each way to do it moves over PCIe."""
+    from zerocalc.formulas import offload as off
+    from zerocalc.formulas.registry import apply
+
+    num_params = job.model.num_params
+    lines = [
+        _line(
+            job,
+            apply(off.offload_gpu_bytes, num_params=num_params, bytes_per_param=row.gpu_bytes_per_param),
+            name="kept_on_gpu",
+            part=name,
+            tier="gpu",
+        )
+        for name, row in off.OFFLOAD_PLACEMENTS.items()
+    ]
+    lines += [
+        _line(
+            job,
+            apply(
+                off.offload_traffic_bytes,
+                num_params=num_params,
+                ranks=1,
+                bytes_per_micro_step=row.to_host_per_micro_step + row.from_host_per_micro_step,
+                micro_steps=job.workload.grad_accum,
+                bytes_per_step=row.to_host_per_step + row.from_host_per_step,
+            ),
+            name="moved_per_step",
+            part=name,
+            tier="host",
+        )
+        for name, row in off.OFFLOAD_TRAFFIC.items()
+    ]
+    return Explanation(
+        kind="explain",
+        quantity="offload",
+        request=request_of(job),
+        lines=lines,
+        totals={},
+        assumptions=["one replica in all: divide by N_d for a rank's share"],
     )
 
 
