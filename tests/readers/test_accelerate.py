@@ -53,6 +53,22 @@ def test_deepspeed_by_file_decides():
     assert [text for text in reading.warnings if "zero_stage has no effect" in text]
 
 
+@pytest.mark.parametrize(("train_batch", "accum"), [(64, 2), (60, None)])
+def test_the_processes_complete_deepspeeds_batches(train_batch, accum):
+    inline = {
+        "zero_optimization": {"stage": 1},
+        "train_batch_size": train_batch,
+        "train_micro_batch_size_per_gpu": 4,
+    }
+    groups = {"sp_size": 2}
+    reading = read(
+        distributed_type="DEEPSPEED", num_processes=16, deepspeed_config=inline, parallelism_config=groups
+    )
+    assert (reading.value("gpus"), reading.value("cp"), reading.value("dp")) == (16, 2, None)
+    assert reading.value("grad_accum") == accum
+    assert (accum is None) == any("DeepSpeed refuses" in text for text in reading.warnings)
+
+
 def test_a_deepspeed_file_that_is_not_there():
     reading = read(
         distributed_type="DEEPSPEED", num_processes=8, deepspeed_config="no/such.json", mixed_precision="bf16"

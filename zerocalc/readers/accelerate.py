@@ -64,7 +64,8 @@ def accelerate_reading(data: Mapping[str, Any], label: str, *, dp: int | None = 
     _idle_sections(found, kind, label, reading)
     if kind == "DEEPSPEED":
         if whole and isinstance(inline, dict):
-            reading.absorb(deepspeed_reading(inline, f"{label}:{DEEPSPEED}", dp=dp))
+            ranks = _ranks_outside_groups(found, reading)
+            reading.absorb(deepspeed_reading(inline, f"{label}:{DEEPSPEED}", dp=dp, gpus=ranks))
         else:
             _deepspeed(found, label, reading, dp)
     elif kind == "FSDP":
@@ -149,7 +150,8 @@ def _deepspeed(found: Found, label: str, reading: Reading, dp: int | None) -> No
     reading.values["framework"] = Given("deepspeed", f"file:{label}")
     named = found.get(f"{DEEPSPEED}.deepspeed_config_file")
     if named is not None and named.value.lower() not in ("none", "null", ""):
-        inner = read_beside(named.value, label, reading, dp)
+        ranks = _ranks_outside_groups(found, reading)
+        inner = read_beside(named.value, label, reading, dp=dp, gpus=ranks)
         if inner is not None:
             precision = inner.values.get("precision")
             if (
@@ -219,24 +221,31 @@ def _megatron(found: Found, label: str, reading: Reading) -> None:
         reading.values["checkpointing"] = Given("selective" if recompute.value else "none", recompute.origin)
 
 
+def _size(found: Found, name: str) -> int:
+    given = found.get(f"{PARALLEL}.{name}")
+    return 1 if given is None or given.value == AUTO else int(given.value)
+
+
+def _ranks_outside_groups(found: Found, reading: Reading) -> int | None:
+    """Processes over tensor, context and sequence parallelism: what DeepSpeed's own file sees as its world."""
+    gpus = reading.value("gpus")
+    around = _size(found, "tp_size") * _size(found, "cp_size") * _size(found, "sp_size")
+    return None if gpus is None or gpus % around else gpus // around
+
+
 def _groups(found: Found, kind: str, label: str, reading: Reading) -> None:
     """The sizes of `parallelism_config`: replicas around a sharding group, context and sequence parallelism."""
-
-    def size(name: str) -> int:
-        given = found.get(f"{PARALLEL}.{name}")
-        return 1 if given is None or given.value == AUTO else int(given.value)
-
     if not _has(found, PARALLEL):
         return
     for name in ("cp_size", "sp_size"):
-        if size(name) > 1:
+        if _size(found, name) > 1:
             reading.values["cp"] = found[f"{PARALLEL}.{name}"]
-    shard, replicas = size("dp_shard_size"), size("dp_replicate_size")
+    shard, replicas = _size(found, "dp_shard_size"), _size(found, "dp_replicate_size")
     if shard > 1 and replicas > 1 and kind == "FSDP":
         given = found[f"{PARALLEL}.dp_shard_size"]
         reading.values["strategy"] = Given("hsdp", found[f"{PARALLEL}.dp_replicate_size"].origin)
         reading.values["shard_size"] = Given(shard * reading.value("cp", 1), given.origin)
-    product = shard * replicas * size("tp_size") * reading.value("cp", 1)
+    product = shard * replicas * _size(found, "tp_size") * reading.value("cp", 1)
     gpus = reading.value("gpus")
     if gpus is not None and product > 1 and gpus % product:
         reading.warnings.append(

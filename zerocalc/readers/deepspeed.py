@@ -29,22 +29,27 @@ _AUTO_BY_HIDDEN_SIZE: dict[str, tuple[str, Callable[[int], int]]] = {
 _SWITCHES = {True: 1, False: 0, "true": 1, "false": 0, "True": 1, "False": 0}
 
 
-def read_deepspeed(path: str | Path, *, dp: int | None = None) -> Reading:
-    """Read a DeepSpeed configuration; `dp`, where known, completes and checks the batch sizes.
+def read_deepspeed(path: str | Path, *, dp: int | None = None, gpus: int | None = None) -> Reading:
+    """Read a DeepSpeed configuration; `dp` or `gpus`, where known, completes and checks the batch sizes.
 
     Raises FileError when the file cannot be read, SpecError for values that DeepSpeed's own keys cannot have.
     """
-    return deepspeed_reading(read_mapping(path, default="hjson", only="hjson"), str(path), dp=dp)
+    return deepspeed_reading(read_mapping(path, default="hjson", only="hjson"), str(path), dp=dp, gpus=gpus)
 
 
-def deepspeed_reading(data: Mapping[str, Any], label: str, *, dp: int | None = None) -> Reading:
+def deepspeed_reading(
+    data: Mapping[str, Any], label: str, *, dp: int | None = None, gpus: int | None = None
+) -> Reading:
     """The reading of a configuration that is already a mapping; `label` names where it stands."""
     reading = Reading()
     found = scan(_modern(data), KEYS, label, reading)
     reading.values["framework"] = Given("deepspeed", f"file:{label}")
     for step in (_strategy, _precision, _dtypes, _optimizer, _offload, _parallel, _activations):
         step(found, label, reading)
-    _batches(found, label, reading, dp)
+    around = reading.value("tp", 1) * reading.value("pp", 1) * reading.value("cp", 1)
+    _batches(found, label, reading, dp or (gpus // around if gpus and gpus % around == 0 else None))
+    if gpus is not None:
+        reading.values.pop("dp", None)
     return reading
 
 

@@ -12,7 +12,9 @@ from zerocalc.readers.reading import Given, Reading
 _MAX_PARENTS = 6
 
 
-def read_beside(named: str, label: str, reading: Reading, dp: int | None) -> Reading | None:
+def read_beside(
+    named: str, label: str, reading: Reading, *, dp: int | None, gpus: int | None = None
+) -> Reading | None:
     """The DeepSpeed file that another file names, looked for beside it, in the folders above, and here."""
     base = Path(label).parent
     folders = [base, *list(base.absolute().parents)[:_MAX_PARENTS], Path()]
@@ -24,7 +26,7 @@ def read_beside(named: str, label: str, reading: Reading, dp: int | None) -> Rea
             "give it with --deepspeed"
         )
         return None
-    return read_deepspeed(path, dp=dp)
+    return read_deepspeed(path, dp=dp, gpus=gpus)
 
 
 def _is_file(path: Path) -> bool:

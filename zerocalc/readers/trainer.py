@@ -66,7 +66,7 @@ def _strategy(found: Found, label: str, reading: Reading, dp: int | None) -> str
             reading.warnings.append(
                 f"{label}: deepspeed is a placeholder ({shown(deepspeed.value)}); give --deepspeed"
             )
-        elif (inner := read_beside(deepspeed.value, label, reading, dp)) is not None:
+        elif (inner := read_beside(deepspeed.value, label, reading, dp=dp)) is not None:
             reading.absorb(inner)
         return "DEEPSPEED"
     words = _fsdp_words(fsdp)
