@@ -147,4 +147,30 @@ SOURCES: dict[str, Source] = {
         "from the ring (nccl-tests) and two FLOPs per parameter and token",
         "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
     ),
+    "deepspeed-engine": Source(
+        "DeepSpeed: the engine, stage 0",
+        "runtime/engine.py, 0.19",
+        "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.6/deepspeed/runtime/engine.py",
+    ),
+    "deepspeed-stage12": Source(
+        "DeepSpeed: ZeRO stages 1 and 2",
+        "runtime/zero/stage_1_and_2.py, 0.19",
+        "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.6/deepspeed/runtime/zero/stage_1_and_2.py",
+    ),
+    "deepspeed-stage3": Source(
+        "DeepSpeed: ZeRO stage 3",
+        "runtime/zero/stage3.py and partition_parameters.py, 0.19",
+        "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.6/deepspeed/runtime/zero/stage3.py",
+    ),
+    "deepspeed-zeropp": Source(
+        "DeepSpeed: hpZ, a secondary partition per node",
+        "runtime/zero/partition_parameters.py, 0.19",
+        "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.6/deepspeed/runtime/zero/partition_parameters.py",
+    ),
+    "deepspeed-estimator": Source(
+        "DeepSpeed: memory estimators",
+        "estimate_zero2_model_states_mem_needs and estimate_zero3_model_states_mem_needs",
+        "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.6/deepspeed/runtime/zero/stage3.py",
+    ),
+    "measured-torch": Source("zerocalc measurements: steps of small and of traced models in PyTorch", "peaks by phase", "tests/data/measured/torch/runs.json"),
 }

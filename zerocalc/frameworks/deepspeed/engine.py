@@ -1,0 +1,204 @@
+"""A job as DeepSpeed's engine sees it: stage, element types, parameter groups, what is offloaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from zerocalc.frameworks.deepspeed.modules import Module, Param, module_tree
+from zerocalc.frameworks.terms import AT_REST, BACKWARD_END, FORWARD_BACKWARD, INITIALIZATION, OPTIMIZER_STEP
+from zerocalc.units import dtype_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from zerocalc.layout import Layout
+    from zerocalc.rank import Part, RankView
+
+STAGES = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "mics": 3, "zeropp": 3}
+SIXTEEN_BITS = frozenset({"bf16", "fp16"})
+
+BACKWARD = "backward"
+"""The backward pass while its first layer is computed: the loss is gone, the reduce buckets are there."""
+UPCAST = "gradient_upcast"
+"""The optimizer step while gradients are flattened and cast to the master weights' type."""
+RESIDENT = (INITIALIZATION, AT_REST, FORWARD_BACKWARD, BACKWARD, BACKWARD_END, UPCAST, OPTIMIZER_STEP)
+STEADY = RESIDENT[1:]
+IN_BACKWARD = (BACKWARD, BACKWARD_END)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Parameters with one fate: one of the optimizer's parameter groups, or frozen ones."""
+
+    name: str
+    params: tuple[Param, ...]
+    ranks: int
+    replicas: int
+    trainable: bool
+    dtype: str
+
+    @property
+    def numel(self) -> int:
+        """Elements, without padding."""
+        return sum(param.numel for param in self.params)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Everything the stages ask about a job."""
+
+    view: RankView
+    settings: Mapping[str, Any]
+    groups: tuple[Group, ...]
+    others: tuple[Part, ...]
+    """Further models on the same GPUs."""
+
+    @property
+    def stage(self) -> int:
+        """DeepSpeed's stage number."""
+        return STAGES[self.view.strategy.name]
+
+    @property
+    def param_dtype(self) -> str:
+        """Element type of the parameters that compute."""
+        return self.view.job.precision.param_dtype
+
+    @property
+    def accum_dtype(self) -> str:
+        """Element type in which gradients accumulate."""
+        return str(self.settings["grad_accum_dtype"] or self.view.job.precision.grad_dtype)
+
+    @property
+    def comm_dtype(self) -> str:
+        """Element type of gradients on the wire; below stage 3 sequence parallelism forces fp32."""
+        if self.view.job.parallelism.cp > 1 and self.stage in (1, 2):
+            return "fp32"
+        return str(self.settings["communication_data_type"] or self.view.job.precision.reduce_dtype)
+
+    @property
+    def master_dtype(self) -> str:
+        """Element type of the copy that the optimizer updates: made even when the parameters are fp32."""
+        for dtype in ("bf16", "fp16"):
+            if self.settings[f"{dtype}_master_weights_and_grads"]:
+                return dtype
+        given = self.view.job.precision.master_dtype
+        return given if given in SIXTEEN_BITS and self.stage else "fp32"
+
+    @property
+    def moment_dtype(self) -> str:
+        """Element type of the optimizer's moments."""
+        bf16 = self.settings["bf16_optimizer_states"]
+        return (
+            "bf16"
+            if bf16 or (self.view.job.precision.moment_dtype == "bf16" and self.low_precision_master)
+            else "fp32"
+        )
+
+    @property
+    def low_precision_master(self) -> bool:
+        """Whether master weights and their gradients are kept in 16 bits."""
+        return self.master_dtype in SIXTEEN_BITS
+
+    @property
+    def has_master(self) -> bool:
+        """Whether the optimizer updates a copy: always but for fp32 at stage 0."""
+        return self.stage > 0 or self.param_dtype in SIXTEEN_BITS
+
+    @property
+    def grad_accum(self) -> int:
+        """Micro-steps per optimizer step."""
+        return self.view.job.workload.grad_accum
+
+    @property
+    def offloads_optimizer(self) -> bool:
+        """Whether optimizer states rest on the host or on NVMe."""
+        return self.view.job.offload.optimizer != "none"
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether reduction overlaps the backward pass; only stage 3 does by default."""
+        given = self.settings["overlap_comm"]
+        return self.stage == 3 if given is None else bool(given)
+
+    @property
+    def uses_bf16_optimizer(self) -> bool:
+        """Stage 1 in bf16 with fp32 accumulation is another optimizer: it keeps all fp32 gradients."""
+        mixed = self.param_dtype == "bf16" and self.accum_dtype == "fp32"
+        return self.stage == 1 and mixed and not self.offloads_optimizer
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether the optimizer keeps a step counter in a tensor."""
+        return self.settings["optimizer_class"] == "adamw" and self.view.job.optimizer.name.startswith("adam")
+
+    @property
+    def trained(self) -> tuple[Group, ...]:
+        """The optimizer's parameter groups."""
+        return tuple(group for group in self.groups if group.trainable)
+
+    @property
+    def shapes_known(self) -> bool:
+        """Whether the groups hold the model's own tensors, so that their order means something."""
+        return self.view.shape_known and {p.name for g in self.groups for p in g.params} >= {
+            name for name, _ in self.view.layout.named_tensors()
+        }
+
+    @cached_property
+    def root(self) -> Module:
+        """The model's modules in the order they run, an adapter's inside them."""
+        adapter = self.view.job.model.adapter
+        layouts = [(self.view.layout, adapter is not None)]
+        if adapter is not None:
+            layouts += [(part.layout, False) for part in self.view.parts if part.name == "adapter"]
+        return module_tree(layouts)
+
+    def bytes_of(self, dtype: str) -> int:
+        """Bytes of one element of a type of at least 8 bits."""
+        return int(dtype_bytes(dtype))
+
+    def group_of(self, param: Param) -> Group:
+        """The group that a parameter belongs to."""
+        return self._owners[param.name]
+
+    @cached_property
+    def _owners(self) -> dict[str, Group]:
+        return {param.name: group for group in self.groups for param in group.params}
+
+
+def engine_of(view: RankView, settings: Mapping[str, Any]) -> Engine:
+    """Resolve a rank class into what the engine would build."""
+    own = tuple(part for part in view.parts if ":" not in part.name)
+    others = tuple(part for part in view.parts if ":" in part.name)
+    return Engine(view, settings, tuple(_groups(view, own)), others)
+
+
+def _groups(view: RankView, parts: tuple[Part, ...]) -> Iterator[Group]:
+    """Parts as groups; dense and expert parameters that the same ranks share are one, in the model's own order."""
+    joined = {part.name for part in parts if part.name in {"dense", "expert"}}
+    whole = all(_is_whole(part) for part in parts if part.name in joined)
+    if len(joined) == 2 and whole and len({part.shard_ranks for part in parts if part.name in joined}) == 1:
+        first = next(part for part in parts if part.name == "dense")
+        yield _group(first, _expanded(view.layout))
+        parts = tuple(part for part in parts if part.name not in joined)
+    for part in parts:
+        yield _group(part, _expanded(part.layout) if _is_whole(part) else _lump(part))
+
+
+def _is_whole(part: Part) -> bool:
+    return not part.layout.anonymous and part.layout.num_params == part.num_params
+
+
+def _lump(part: Part) -> tuple[Param, ...]:
+    return (Param(part.name, int(part.num_params), False, part.trainable),)
+
+
+def _expanded(layout: Layout) -> tuple[Param, ...]:
+    return tuple(Param(name, t.numel, len(t.shape) < 2) for name, t in layout.named_tensors())
+
+
+def _group(part: Part, params: tuple[Param, ...]) -> Group:
+    return Group(
+        part.name, params, int(part.shard_ranks), int(part.replicas), part.trainable, part.param_dtype
+    )

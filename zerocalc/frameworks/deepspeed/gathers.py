@@ -1,0 +1,85 @@
+"""All gathers of an optimizer step at stage 3, from the trace of its micro-steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zerocalc.frameworks.deepspeed.modules import Param
+from zerocalc.frameworks.deepspeed.trace import Gather, Limits, Phase, Trace, micro_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zerocalc.frameworks.deepspeed.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Gathers:
+    """The gathers of a step: those of the first micro-step, and those of each that follows."""
+
+    persistent: list[Param]
+    traces: list[Trace]
+    micro_steps: int
+    secondary_group: int
+    """Ranks that keep a secondary copy between them; 1 is off."""
+    every: list[Param]
+
+    def live_peak(self, phase: Phase) -> int:
+        """The most elements gathered at once."""
+        return max(trace.live_peak[phase] for trace in self.traces)
+
+    @property
+    def copied(self) -> list[Param]:
+        """Parameters that have a secondary copy by the end of the step."""
+        released = set().union(*(trace.released for trace in self.traces))
+        return [param for param in self.every if param.name in released]
+
+    def calls(self) -> Iterator[tuple[Gather, int]]:
+        """Every gather and how often it happens in an optimizer step."""
+        first, *rest = self.traces
+        again = rest[0] if rest else None
+        for gather in first.gathers:
+            yield gather, 1
+        if again is not None:
+            for gather in again.gathers:
+                yield gather, self.micro_steps - 1
+
+
+def gathers_of(engine: Engine, persistent: list[Param]) -> Gathers:
+    """Replay the step. Without shapes there is one tensor, gathered twice but for what the reuse distance keeps."""
+    settings = engine.settings
+    hpz = settings["zero_hpz_partition_size"] or 1
+    every = [param for group in engine.groups for param in group.params]
+    if engine.shapes_known:
+        limits = Limits(
+            prefetch=settings["stage3_prefetch_bucket_size"],
+            max_live=settings["stage3_max_live_parameters"],
+            max_reuse=settings["stage3_max_reuse_distance"],
+            persistent=frozenset(param.name for param in persistent),
+        )
+        checkpointing = engine.view.job.workload.checkpointing == "full"
+        traces = micro_steps(
+            engine.root, limits, checkpointing=checkpointing, count=engine.grad_accum, secondary=hpz > 1
+        )
+    else:
+        traces = [_without_shapes(engine, every)] * min(engine.grad_accum, 2)
+    return Gathers(persistent, traces, engine.grad_accum, hpz, every)
+
+
+def _without_shapes(engine: Engine, every: list[Param]) -> Trace:
+    """Half the reuse distance before the turn is kept through it: the last elements of forward come first in backward."""
+    kept = min(engine.settings["stage3_max_reuse_distance"] // 2, sum(param.numel for param in every))
+    trace = Trace()
+    phases: tuple[Phase, ...] = ("forward", "backward")
+    for phase in phases:
+        dropped = kept if phase == "backward" else 0
+        params = tuple(
+            Param(p.name, max(0, p.numel - dropped), p.is_vector, p.trainable)
+            for p in every
+            if p.numel > dropped
+        )
+        if params:
+            trace.gathers.append(Gather(phase, params, secondary=False))
+        trace.live_peak[phase] = kept
+    return trace

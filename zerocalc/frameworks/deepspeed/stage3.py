@@ -1,0 +1,226 @@
+"""Stage 3: every tensor dealt over the ranks, padded for itself; gathered as the trace says, reduced bucket by bucket."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from zerocalc.formulas.deepspeed import (
+    buffer_bytes,
+    element_bytes,
+    padded_tensor_bytes,
+    secondary_shard_bytes,
+    tensor_shard_bytes,
+)
+from zerocalc.formulas.registry import Applied, Grouped, apply, apply_grouped
+from zerocalc.frameworks.deepspeed.buckets import fill
+from zerocalc.frameworks.deepspeed.engine import (
+    BACKWARD,
+    IN_BACKWARD,
+    RESIDENT,
+    STEADY,
+    UPCAST,
+    Engine,
+    Group,
+)
+from zerocalc.frameworks.deepspeed.modules import Param, gradient_order
+from zerocalc.frameworks.deepspeed.offload import Placement, placement_of
+from zerocalc.frameworks.deepspeed.states import (
+    buffer_term,
+    scalars,
+    shaped_states,
+    state_term,
+    state_widths,
+    step_counters,
+)
+from zerocalc.frameworks.terms import FORWARD_BACKWARD, INITIALIZATION, OPTIMIZER_STEP, Term, Tier
+from zerocalc.units import ceil_div
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from zerocalc.frameworks.deepspeed.gathers import Gathers
+
+
+def shares(params: Iterable[Param], width: Any, ranks: int) -> Grouped:
+    """Bytes of one rank's shares of tensors."""
+    counted = Counter(param.numel for param in params)
+    return apply_grouped(
+        tensor_shard_bytes,
+        [(k, {"num_elements": n, "bytes_per_element": width, "ranks": ranks}) for n, k in counted.items()],
+    )
+
+
+def share_elements(params: Iterable[Param], ranks: int) -> int:
+    """Elements of one rank's shares of tensors."""
+    return sum(ceil_div(param.numel, ranks) for param in params)
+
+
+def sub_groups(engine: Engine, group: Group) -> list[tuple[Param, ...]]:
+    """Tensors that the optimizer updates together: cut once a rank's share reaches `sub_group_size`."""
+    size = engine.settings["sub_group_size"]
+    if size >= share_elements(group.params, group.ranks):
+        return [group.params]
+    found: list[list[Param]] = [[]]
+    elements = 0
+    for param in group.params:
+        found[-1].append(param)
+        elements += ceil_div(param.numel, group.ranks)
+        if elements >= size:
+            found.append([])
+            elements = 0
+    return [tuple(members) for members in found if members]
+
+
+def persistent_params(engine: Engine) -> list[Param]:
+    """Parameters small enough to stay whole on every rank, in the model's order, up to the model's limit."""
+    if not engine.shapes_known:
+        return []
+    settings, kept, elements = engine.settings, [], 0
+    limit = settings["stage3_model_persistence_threshold"]
+    for param in (param for group in engine.groups for param in group.params):
+        if limit is not None and param.numel + elements > limit:
+            continue
+        if param.numel <= settings["stage3_param_persistence_threshold"]:
+            kept.append(param)
+            elements += param.numel
+    return kept
+
+
+def terms(engine: Engine, gathers: Gathers) -> Iterator[Term]:
+    """What one rank holds, on the GPU, on the host and on NVMe."""
+    kept = {param.name for param in gathers.persistent}
+    for group in engine.groups:
+        placement = placement_of(engine, sub_groups(engine, group), group.ranks)
+        yield from _params(engine, group, placement, kept)
+        if group.trainable:
+            yield from _states(engine, group, placement)
+            yield from _gradients(engine, group, placement)
+            yield from _step(engine, group, placement)
+    tier: Tier = "cpu" if engine.offloads_optimizer else "gpu"
+    yield from step_counters(engine, sum(len(sub_groups(engine, g)) for g in engine.trained), tier=tier)
+    yield scalars("gradient_norm", 1, 4 if engine.offloads_optimizer else 8, tier=tier)
+    yield scalars("overflow_tracker", 1, 1, tier=tier)
+    yield from _buckets(engine)
+    yield from _gathered(engine, gathers)
+
+
+def _params(engine: Engine, group: Group, placement: Placement, kept: set[str]) -> Iterator[Term]:
+    """Shares of the parameters, where they rest, and the small ones that stay whole besides."""
+    width = engine.bytes_of(group.dtype)
+    if not group.trainable and engine.settings["zero_quantized_nontrainable_weights"]:
+        width = 1
+    for tier, params in placement.params.items():
+        yield state_term("params", shares(params, width, group.ranks), group, state="params", tier=tier)
+    whole = Counter(param.numel for param in group.params if param.name in kept)
+    if whole:
+        amount = apply_grouped(
+            padded_tensor_bytes,
+            [
+                (k, {"num_elements": n, "bytes_per_element": width, "ranks": group.ranks})
+                for n, k in whole.items()
+            ],
+        )
+        yield buffer_term("persistent_params", amount, RESIDENT, part=group.name)
+    yield from placement.param_buffers(group.name, width)
+
+
+def _states(engine: Engine, group: Group, placement: Placement) -> Iterator[Term]:
+    rows = [("master_weights", engine.bytes_of(engine.master_dtype)), *state_widths(engine)]
+    for tier, members in placement.states.items():
+        params = [param for sub_group in members for param in sub_group]
+        for name, width in rows:
+            yield state_term(name, shares(params, width, group.ranks), group, tier=tier)
+        for name, amount in shaped_states(engine, share_elements(params, group.ranks)):
+            yield state_term(name, amount, group, tier=tier)
+    yield from placement.swap_buffers(group.name, engine.bytes_of(engine.master_dtype))
+
+
+def _gradients(engine: Engine, group: Group, placement: Placement) -> Iterator[Term]:
+    """A partition of gradients that is never freed; under offload it lies on the host beside fp32 ones."""
+    accum, master = engine.bytes_of(engine.accum_dtype), engine.bytes_of(engine.master_dtype)
+    tier: Tier = "cpu" if engine.offloads_optimizer else "gpu"
+    yield state_term("grads", shares(group.params, accum, group.ranks), group, state="grads", tier=tier)
+    if not engine.offloads_optimizer:
+        return
+    for where, members in placement.states.items():
+        params = [param for sub_group in members for param in sub_group]
+        yield buffer_term(
+            "fp32_grads", shares(params, master, group.ranks), RESIDENT, part=group.name, tier=where
+        )
+
+
+def _step(engine: Engine, group: Group, placement: Placement) -> Iterator[Term]:
+    """The optimizer updates one sub-group at a time: its gradients flattened, cast to fp32, and the optimizer's copies."""
+    accum, master = engine.bytes_of(engine.accum_dtype), engine.bytes_of(engine.master_dtype)
+    largest = max(sub_groups(engine, group), key=lambda params: share_elements(params, group.ranks))
+    cast = shares(largest, master, group.ranks)
+    yield buffer_term("fp32_copy", cast, (INITIALIZATION,), part=group.name)
+    if not engine.offloads_optimizer:
+        if accum != master:
+            flat = shares(largest, accum, group.ranks)
+            yield buffer_term("flat_grads", flat, (UPCAST,), part=group.name)
+        yield buffer_term("fp32_grads", cast, (UPCAST, OPTIMIZER_STEP), part=group.name)
+    if engine.settings["optimizer_class"] == "adamw":
+        tier: Tier = "cpu" if engine.offloads_optimizer and "gpu" not in placement.states else "gpu"
+        work = shares(largest, 2 * master, group.ranks)
+        yield buffer_term("optimizer_temporaries", work, (OPTIMIZER_STEP,), part=group.name, tier=tier)
+
+
+def _buckets(engine: Engine) -> Iterator[Term]:
+    """One bucket, allocated whole and never freed, the gradients of the unit at work, and a call's interleaved copy."""
+    width = engine.bytes_of(engine.comm_dtype)
+    if engine.settings["contiguous_gradients"]:
+        bucket = apply(
+            buffer_bytes,
+            buffers=1,
+            num_elements=engine.settings["reduce_bucket_size"],
+            bytes_per_element=width,
+        )
+        yield buffer_term("reduce_bucket", bucket, RESIDENT)
+    if not engine.shapes_known:
+        return
+    largest = max((sum(p.numel for p in bucket) for bucket in gradient_buckets(engine)), default=0)
+    yield buffer_term("reduce_scatter_input", _elements(largest, width), IN_BACKWARD)
+    unit = _elements(engine.view.layout.largest_unit, engine.bytes_of(engine.param_dtype))
+    yield buffer_term("unit_grads", unit, (BACKWARD,))
+
+
+def gradient_buckets(engine: Engine) -> list[list[Param]]:
+    """Gradients as they arrive, bucket by bucket."""
+    arriving = (
+        gradient_order(engine.root) if engine.shapes_known else [p for g in engine.trained for p in g.params]
+    )
+    return fill(arriving, engine.settings["reduce_bucket_size"])
+
+
+def _elements(count: int, width: int) -> Applied:
+    return apply(element_bytes, num_elements=count, bytes_per_element=width)
+
+
+def _gathered(engine: Engine, gathers: Gathers) -> Iterator[Term]:
+    """Parameters that are whole for a while: the most at once in either pass, and hpZ's second copy."""
+    width = engine.bytes_of(engine.param_dtype)
+    live = {FORWARD_BACKWARD: gathers.live_peak("forward"), BACKWARD: gathers.live_peak("backward")}
+    for phase, elements in live.items():
+        if elements:
+            yield buffer_term("gathered_params", _elements(elements, width), (phase,))
+    if gathers.secondary_group > 1:
+        copied = Counter(param.numel for param in gathers.copied)
+        ranks = engine.groups[0].ranks
+        amount = apply_grouped(
+            secondary_shard_bytes,
+            [
+                (
+                    k,
+                    {
+                        "num_elements": n,
+                        "bytes_per_element": width,
+                        "ranks": ranks,
+                        "group": gathers.secondary_group,
+                    },
+                )
+                for n, k in copied.items()
+            ],
+        )
+        yield buffer_term("secondary_params", amount, tuple(phase for phase in STEADY if phase != "at_rest"))
