@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from zerocalc.cli.complete import words_of
 from zerocalc.cli.options import command as _command
-from zerocalc.cli.options import words_of
 
 EXAMPLES = (
     'eval "$(zerocalc completion bash)"',

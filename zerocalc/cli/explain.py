@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from zerocalc.cli.options import against_option, job_options, model_argument, words_of
+from zerocalc.cli.complete import words_of
+from zerocalc.cli.options import against_option, job_options, model_argument
 from zerocalc.cli.options import command as _command
 
 EXAMPLES = (

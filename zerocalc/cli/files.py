@@ -15,8 +15,8 @@ def write_atomically(path: str, text: str) -> None:
 
     What is no regular file (a device, a pipe) is written directly. Raises FileError naming the file and the reason.
     """
-    target = Path(os.path.realpath(path))
     try:
+        target = Path(os.path.realpath(path))
         mode = target.stat().st_mode if target.exists() else None
         if mode is not None and stat.S_ISDIR(mode):
             raise FileError(f"{path}: is a directory", hint="name a file in it")

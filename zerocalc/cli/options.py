@@ -7,58 +7,18 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from zerocalc.cli.complete import (
+    Complete,
+    frameworks_completion,
+    model_completion,
+    paths_of,
+    presets_of,
+    strategies_completion,
+    words_of,
+)
 from zerocalc.cli.group import ExampleCommand, SectionOption
 
 F = TypeVar("F", bound=Callable[..., Any])
-Complete = Callable[[click.Context, click.Parameter, str], list[Any]]
-
-
-def presets_of(kind: str) -> Complete:
-    """Completion of the names of a kind of preset, read only when the shell asks."""
-
-    def complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
-        from zerocalc.presets import preset_ids
-
-        return [name for name in preset_ids(kind) if name.startswith(incomplete)]
-
-    return complete
-
-
-def _listed(incomplete: str, names: Sequence[str]) -> list[Any]:
-    """Completion of the last of several names with commas between them."""
-    before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
-
-
-def _strategies(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
-    from zerocalc.strategies import STRATEGIES
-
-    return _listed(incomplete, list(STRATEGIES))
-
-
-def _frameworks(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
-    from zerocalc.frameworks import FRAMEWORKS
-
-    return _listed(incomplete, list(FRAMEWORKS))
-
-
-def _model(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    from click.shell_completion import CompletionItem
-
-    if incomplete[:1] in {".", "/", "~"}:
-        return [CompletionItem(incomplete, type="file")]
-    return [CompletionItem(name) for name in presets_of("models")(ctx, parameter, incomplete)]
-
-
-def preset_name_completion(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Completion of a preset's name, once its kind stands before it."""
-    kind = ctx.params.get("kind")
-    return presets_of(kind)(ctx, parameter, incomplete) if kind else []
-
-
-def words_of(*names: str) -> Complete:
-    """Completion of fixed words."""
-    return lambda _ctx, _parameter, incomplete: [name for name in names if name.startswith(incomplete)]
 
 
 class Row(NamedTuple):
@@ -105,10 +65,16 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
             "--strategy",
             "S[,S...]",
             "ddp, zero1, zero2, zero3, hsdp, mics, zeropp, or FSDP's names",
-            _strategies,
+            strategies_completion,
             multiple=True,
         ),
-        Row("--framework", "F[,F...]", "whose implementation (default: paper)", _frameworks, multiple=True),
+        Row(
+            "--framework",
+            "F[,F...]",
+            "whose implementation (default: paper)",
+            frameworks_completion,
+            multiple=True,
+        ),
         Row("--set", "KEY=VALUE", "a framework's setting by its own name; repeatable", multiple=True),
     ),
     "Bytes": (
@@ -142,12 +108,22 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("--attention", "flash|math|eager", "attention kernel", words_of("flash", "math", "eager")),
         Row("--sequence-parallel", "", "tensor-parallel ranks split the sequence too", is_flag=True),
     ),
+    "Speed": (
+        Row("--mfu", "X", "share of the GPU's peak that compute reaches, for the upper bound"),
+        Row("--tokens", "COUNT", "tokens of the whole run"),
+        Row("--peak-flops", "RATE", "FLOP/s of one GPU, like 989T"),
+        Row("--busbw", "RATE", "ring bandwidth inside a node as nccl-tests prints it, like 360GB/s"),
+        Row("--network", "RATE", "network bandwidth of one node, like 400GB/s"),
+        Row("--host-bandwidth", "RATE", "PCIe bandwidth of one GPU and direction, like 50GB/s"),
+        Row("--nvme-bandwidth", "RATE", "NVMe bandwidth of one node, like 25GB/s"),
+        Row("--cpu-adam", "RATE", "parameters per second that the CPU's optimizer updates"),
+    ),
     "Files": (
-        Row("--job", "FILE|-", "a job file: these options as JSON, TOML or YAML"),
-        Row("--deepspeed", "FILE", "a DeepSpeed configuration"),
-        Row("--accelerate", "FILE", "an Accelerate configuration"),
-        Row("--torchtitan", "FILE", "a torchtitan job file"),
-        Row("--presets", "DIR", "your own presets, searched first [env: ZEROCALC_PRESETS]"),
+        Row("--job", "FILE|-", "a job file: these options as JSON, TOML or YAML", paths_of("file")),
+        Row("--deepspeed", "FILE", "a DeepSpeed configuration", paths_of("file")),
+        Row("--accelerate", "FILE", "an Accelerate configuration", paths_of("file")),
+        Row("--torchtitan", "FILE", "a torchtitan job file", paths_of("file")),
+        Row("--presets", "DIR", "your own presets, searched first [env: ZEROCALC_PRESETS]", paths_of("dir")),
     ),
 }
 
@@ -158,7 +134,12 @@ _OUTPUT = (
         "table, json, jsonl, csv or markdown [env: ZEROCALC_FORMAT]",
         words_of("table", "json", "jsonl", "csv", "markdown"),
     ),
-    Row("-o --output", "FILE", "write there; the suffix chooses the format when -f is absent"),
+    Row(
+        "-o --output",
+        "FILE",
+        "write there; the suffix chooses the format when -f is absent",
+        paths_of("file"),
+    ),
     Row(
         "--units",
         "GB|GiB",
@@ -171,21 +152,12 @@ _OUTPUT = (
 )
 OUTPUT_WORDS = ("format", "output", "units", "color", "quiet", "debug")
 JOB_SECTIONS = tuple(SECTIONS)
-_FILE_COMPLETION = {"--job", "--deepspeed", "--accelerate", "--torchtitan", "-o --output"}
 
 
 def _option(row: Row, section: str) -> Callable[[F], F]:
     flags = row.flags.split()
     name = flags[-1].removeprefix("--").replace("-", "_")
-    extra: dict[str, Any] = {}
-    if row.is_flag:
-        extra = {"is_flag": True, "default": False}
-    elif row.flags in _FILE_COMPLETION:
-        extra = {"type": click.Path()}
-    elif row.flags == "--presets":
-        extra = {"type": click.Path(file_okay=False)}
-    else:
-        extra = {"type": str, "multiple": row.multiple}
+    extra: dict[str, Any] = {"is_flag": True} if row.is_flag else {"type": str, "multiple": row.multiple}
     if row.complete is not None:
         extra["shell_complete"] = row.complete
     if not row.is_flag:
@@ -208,7 +180,10 @@ def presets_option(function: F) -> F:
 def against_option(function: F) -> F:
     """The framework that an answer is held against."""
     row = Row(
-        "--against", "FRAMEWORK", "line up this framework's terms with those of --framework", _frameworks
+        "--against",
+        "FRAMEWORK",
+        "line up this framework's terms with those of --framework",
+        frameworks_completion,
     )
     return _option(row, "What")(function)
 
@@ -224,7 +199,9 @@ def job_options(function: F) -> F:
 
 def model_argument(function: F) -> F:
     """MODEL, which a file may name instead."""
-    return click.argument("model", required=False, metavar="[MODEL]", shell_complete=_model)(function)
+    return click.argument("model", required=False, metavar="[MODEL]", shell_complete=model_completion)(
+        function
+    )
 
 
 def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], click.Command]:

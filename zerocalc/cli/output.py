@@ -62,24 +62,24 @@ def sink_of(typed: Mapping[str, Any]) -> Sink:
 
 def _format(flag: str | None, path: str | None) -> str:
     if flag:
-        return _one_of(flag, tuple(FORMATS), "--format")
+        return one_of(flag, tuple(FORMATS), "--format")
     if path and (suffix := PurePath(path).suffix) and not path.startswith("/dev/"):
         return format_for(suffix)
     chosen = os.environ.get("ZEROCALC_FORMAT")
-    return _one_of(chosen, tuple(FORMATS), "ZEROCALC_FORMAT") if chosen else "table"
+    return one_of(chosen, tuple(FORMATS), "ZEROCALC_FORMAT") if chosen else "table"
 
 
 def _units(flag: str | None) -> str:
     if flag:
-        return _one_of(flag, ("GB", "GiB"), "--units")
+        return one_of(flag, ("GB", "GiB"), "--units")
     chosen = os.environ.get("ZEROCALC_UNITS")
-    return _one_of(chosen, ("GB", "GiB"), "ZEROCALC_UNITS") if chosen else "GB"
+    return one_of(chosen, ("GB", "GiB"), "ZEROCALC_UNITS") if chosen else "GB"
 
 
-def _one_of(text: str, allowed: tuple[str, ...], where: str) -> str:
+def one_of(text: str, allowed: tuple[str, ...], where: str) -> str:
     """The allowed word that the text is, whatever its case. Raises UsageError naming the choices."""
     for word in allowed:
-        if word.lower() == text.strip().lower():
+        if word.lower() == text.strip().lower().replace("_", "-"):
             return word
     from zerocalc.cli.group import near
 
@@ -102,7 +102,7 @@ def _width(to_terminal: bool) -> int | None:
 
 
 def _color(flag: str | None, *, to_terminal: bool) -> bool:
-    chosen = _one_of(flag, ("auto", "always", "never"), "--color") if flag else "auto"
+    chosen = one_of(flag, ("auto", "always", "never"), "--color") if flag else "auto"
     if chosen != "auto":
         return chosen == "always"
     return to_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
+from zerocalc.cli.complete import preset_name_completion, words_of
 from zerocalc.cli.group import ExampleGroup
 from zerocalc.cli.options import command as _command
-from zerocalc.cli.options import output_options, preset_name_completion, presets_option, words_of
+from zerocalc.cli.options import output_options, presets_option
 
 _KINDS = words_of("models", "gpus", "nodes", "optimizers", "precisions", "links", "overheads")
 EXAMPLES = (

@@ -92,12 +92,16 @@ def presets_dir(typed: Mapping[str, Any]) -> Path | None:
 def _flags(typed: Mapping[str, Any]) -> dict[str, Given]:
     """What was typed, as words of the job; an option that was not given is absent."""
     words = {name: value for name, value in typed.items() if name not in _ELSEWHERE}
-    words |= {name: ",".join(typed.get(name) or ()) for name in ("strategy", "framework")}
+    words |= {name: ",".join(typed[name]) for name in ("strategy", "framework") if typed.get(name)}
     words["model"] = typed.get("model")
+    given = {
+        name: value
+        for name, value in words.items()
+        if value is not None and value != () and value is not False
+    }
     return {
         name: Given(list(value) if isinstance(value, tuple) else value, "flag")
-        for name, value in words.items()
-        if value is not None and value != () and value is not False and (value != "" or name == "model")
+        for name, value in given.items()
     }
 
 

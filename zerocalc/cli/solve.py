@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from zerocalc.cli.complete import words_of
 from zerocalc.cli.options import command as _command
-from zerocalc.cli.options import job_options, model_argument, words_of
+from zerocalc.cli.options import job_options, model_argument
 
 EXAMPLES = (
     "zerocalc solve gpus 70b --gpu 80GB",
@@ -17,22 +18,26 @@ EXAMPLES = (
 
 
 @_command("solve", examples=EXAMPLES)
-@click.argument("quantity", metavar="QUANTITY", shell_complete=words_of("params", "gpus", "strategy"))
+@click.argument(
+    "quantity",
+    metavar="QUANTITY",
+    shell_complete=words_of("params", "gpus", "strategy", "micro-batch", "seq-len"),
+)
 @model_argument
 @job_options
 def command(quantity: str, **typed: Any) -> int:
     """Solve for the one thing that is not known, under each strategy.
 
-    QUANTITY is params (the largest model that fits), gpus (the fewest GPUs) or strategy (of those that fit, the one
-    that sends least). Exits with 1 when there is no answer at all.
+    QUANTITY is params (the largest model that fits), gpus (the fewest GPUs), strategy (of those that fit, the one that
+    sends least), micro-batch or seq-len (the largest that fit). Exits with 1 when there is no answer at all.
     """
-    from zerocalc.cli.output import emit
+    from zerocalc.cli.output import emit, one_of
     from zerocalc.cli.question import question
     from zerocalc.cli.verdict import solved
-    from zerocalc.questions.solve import solve
+    from zerocalc.questions.solve import SOLVERS, solve
     from zerocalc.strategies import COMPARED
 
-    unknown = quantity.strip().lower().replace("_", "-")
+    unknown = one_of(quantity, (*SOLVERS, "strategy"), "QUANTITY")
     asked = question(typed, unknown=unknown)
     result = solve(asked.job, unknown, strategies=asked.strategies_or(COMPARED))
     emit(result, typed)

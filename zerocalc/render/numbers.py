@@ -66,6 +66,16 @@ def times_psi(volume: float) -> str:
     return f"{short(volume)}Ψ"
 
 
+def seconds(duration: float) -> str:
+    """A duration in seconds, to three digits: `0.200`, `0.00493`, `12.3`."""
+    return f"{duration:#.3g}" if duration < 1000 else f"{duration:,.0f}"
+
+
+def rate(bytes_per_s: float) -> str:
+    """A bandwidth in GB/s, as links are sold and measured."""
+    return f"{bytes_per_s / UNITS['GB']:.4g}"
+
+
 def value(item: Any) -> str:
     """Any resolved value for a reader: digits grouped, yes and no, a dash for nothing."""
     if item is None:

@@ -178,18 +178,30 @@ def _row_blocks(table: Table, look: Look) -> Iterator[str]:
     for row in table.rows:
         lines = [_styled(row[0].text, "strong", look)]
         for column, cell in zip(table.columns[1:], row[1:], strict=True):
-            lines.append(f"  {column.header:<{label}}  {_styled(cell.text, cell.tone, look)}")
+            if cell.text:
+                lines.append(f"  {column.header:<{label}}  {_styled(cell.text, cell.tone, look)}")
         yield "\n".join(lines)
 
 
 def _facts(facts: Facts, look: Look) -> str:
-    """Labelled values; those too long for the line are broken between words."""
-    label = max((cell_len(name) for name, _ in facts.rows), default=0)
+    """Labelled values; where they would not stand beside their labels, they stand below them."""
     width = look.width or PROSE_WIDTH
+    label = max((cell_len(name) for name, _ in facts.rows), default=0)
+    longest = max((cell_len(word) for _, text in facts.rows for word in text.split()), default=0)
+    beside = label + 4 + min(longest, 30) <= width
     lines = [_wrapped(Note(facts.title, tone="strong"), look)] if facts.title else []
     for name, text in facts.rows:
-        room = max(16, width - label - 4)
-        broken = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
-        lines.append(f"  {name:<{label}}  {broken[0]}".rstrip())
-        lines += [f"  {'':<{label}}  {more}" for more in broken[1:]]
+        indent = " " * (label + 4 if beside else 4)
+        broken = textwrap.wrap(
+            text,
+            width,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        if beside and broken:
+            lines += [f"  {name:<{label}}  {broken[0].lstrip()}", *broken[1:]]
+        else:
+            lines += [f"  {name}".rstrip(), *broken]
     return "\n".join(lines)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.render import numbers
 from zerocalc.render.document import Block, Cell, Column, Document, Note, Table, Verbatim, cells
+from zerocalc.render.views import timing
 from zerocalc.render.views.common import (
     NONE,
     asked,
@@ -36,6 +37,7 @@ def view(result: Estimates, look: Look) -> Document:
     blocks: list[Block] = [_main_table(result, look)]
     if any(row.memory and (row.memory.cpu.terms or row.memory.nvme.terms) for row in result.results):
         blocks.append(_tier_table(result, look))
+    blocks += timing.compared(result.results)
     blocks += [Note(f"{label_of(row.strategy)} does not apply: {row.reason}") for row in _refused(result)]
     blocks += _peaks(result)
     if result.dividing_line is not None:
@@ -141,7 +143,10 @@ def _tier_columns(name: str, held: list[TierMemory], units: str) -> Iterator[tup
             list(cells(numbers.column([memory.bytes_per_node for memory in held], units))),
         )
     if any(memory.capacity_bytes is not None for memory in held):
-        yield Column("Capacity"), list(cells(numbers.column([memory.capacity_bytes for memory in held], units)))
+        yield (
+            Column("Capacity"),
+            list(cells(numbers.column([memory.capacity_bytes for memory in held], units))),
+        )
         yield Column("Fits"), [verdict(memory.fits) for memory in held]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from zerocalc.render import numbers
 from zerocalc.render.document import Block, Cell, Column, Document, Note, Table, cells
+from zerocalc.render.views import timing
 from zerocalc.render.views.common import (
     label_of,
     machine_of,
@@ -52,6 +53,8 @@ def _one(result: Estimates, row: StrategyResult, look: Look) -> Iterator[Block]:
         if memory.terms:
             yield _terms(f"{label}; {units} per rank by phase", memory.terms, memory.phases, units)
     yield _collectives(row.communication, units)
+    if row.time is not None:
+        yield from timing.in_full(row.time)
     yield Note(_peak(row, units), "Peak")
     yield _floor(row, units)
     for tier, label in TIERS.items():

@@ -1,0 +1,126 @@
+"""Bad input: one clear line, exit 2, nothing on stdout."""
+
+import json
+
+import pytest
+
+from .running import MAIN, call, process
+
+BAD = {
+    "no model": (("compare",), "which model"),
+    "no ranks": (("compare", "70b"), "how many GPUs"),
+    "zero": (("compare", "0", "--dp", "8"), "MODEL"),
+    "negative model": (("compare", "-5b", "--dp", "8"), "negative"),
+    "negative degree": (("compare", "7b", "--dp", "-8"), "--dp"),
+    "nan": (("compare", "nan", "--dp", "8"), "nan"),
+    "huge exponent": (("compare", "1e400", "--dp", "8"), "1e400"),
+    "empty model": (("compare", "", "--dp", "8"), "empty"),
+    "empty gpu": (("compare", "7b", "--dp", "8", "--gpu", ""), "--gpu"),
+    "no unit": (("compare", "7b", "--dp", "8", "--gpu", "80"), "no clear unit"),
+    "half a unit": (("compare", "7b", "--dp", "8", "--gpu", "80g"), "no clear unit"),
+    "misspelt gpu": (("compare", "7b", "--dp", "8", "--gpu", "h10"), "did you mean"),
+    "misspelt model": (("compare", "lama-3-8b", "--dp", "8"), "did you mean"),
+    "misspelt strategy": (("compare", "7b", "--dp", "8", "--strategy", "zero4"), "did you mean"),
+    "misspelt framework": (("compare", "7b", "--dp", "8", "--framework", "papper"), "did you mean"),
+    "misspelt command": (("compar", "7b"), "did you mean 'compare'"),
+    "misspelt subcommand": (("presets", "lst"), "did you mean 'list'"),
+    "misspelt option": (("compare", "7b", "--gpuss", "8"), "did you mean '--gpus'"),
+    "missing value": (("compare", "7b", "--dp"), "requires an argument"),
+    "one model too many": (("compare", "7b", "8b", "--dp", "8"), "unexpected"),
+    "contradiction": (("compare", "7b", "--gpus", "8", "--dp", "4"), "contradict"),
+    "does not divide": (("compare", "7b", "--gpus", "8", "--tp", "3"), "divisible"),
+    "setting without a value": (("compare", "7b", "--dp", "8", "--set", "qwz"), "KEY=VALUE"),
+    "unknown setting": (("compare", "7b", "--dp", "8", "--set", "qqq=1"), "unknown setting"),
+    "empty name in a list": (("compare", "7b", "--dp", "8", "--strategy", "zero1,,zero2"), "empty"),
+    "two strategies for one": (("estimate", "7b", "--dp", "8", "--strategy", "zero1,zero2"), "one"),
+    "missing file": (("compare", "./nowhere.json", "--dp", "8"), "nowhere.json"),
+    "missing job": (("compare", "--job", "nowhere.json"), "nowhere.json"),
+    "folder for a job": (("compare", "--job", "."), "."),
+    "unknown format": (("compare", "7b", "--dp", "8", "-f", "jsn"), "did you mean"),
+    "unknown unit": (("compare", "7b", "--dp", "8", "--units", "MB"), "GB, GiB"),
+    "unknown colour": (("compare", "7b", "--dp", "8", "--color", "red"), "auto, always, never"),
+    "unknown suffix": (("compare", "7b", "--dp", "8", "-o", "x.xyz"), ".xyz"),
+    "unknown quantity": (("solve", "gpu", "7b", "--gpu", "80GB"), "gpu"),
+    "unknown term": (("explain", "optimzer", "7b", "--dp", "8"), "did you mean"),
+    "unknown kind": (("presets", "list", "gpsu"), "did you mean"),
+    "unknown schema": (("schema", "compar"), "did you mean 'compare'"),
+    "unknown shell": (("completion", "tcsh"), "did you mean"),
+    "a bare count has no tensors": (("params", "7b"), "count already"),
+    "presets folder is none": (("compare", "llama-3-8b", "--dp", "8", "--presets", "nowhere"), "nowhere"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_clear_line_and_exit_2(case):
+    arguments, clue = BAD[case]
+    done = call(*arguments)
+    assert (done.code, done.out) == (2, ""), done.err
+    first, *rest = done.err.splitlines()
+    assert first.startswith("error: ")
+    assert clue in first
+    assert not first.endswith(".")
+    assert rest == [] or (rest[0] == "" and rest[1].startswith("hint: ") and len(rest) == 2)
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_under_json_the_error_is_an_object(case):
+    arguments, clue = BAD[case]
+    if {"-f", "-o"} & set(arguments) or arguments[0] in {"schema", "completion"}:
+        return
+    done = (
+        call(*arguments, "-f", "json")
+        if arguments[-1] != "--dp"
+        else call(arguments[0], "-f", "json", *arguments[1:])
+    )
+    assert (done.code, done.out) == (2, "")
+    error = json.loads(done.err)["error"]
+    assert set(error) == {"code", "message", "hint"}
+    assert clue in error["message"]
+
+
+@pytest.mark.parametrize(
+    "way",
+    [("--format", "json"), ("--format=json",), ("-fjson",), ("-f", "JSON"), ("-o", "x.json")],
+)
+def test_every_way_to_ask_for_json_is_understood_before_parsing(way):
+    assert "error" in json.loads(call("compare", "--nonsense", *way).err)
+
+
+def test_json_by_environment(monkeypatch):
+    monkeypatch.setenv("ZEROCALC_FORMAT", "json")
+    assert "error" in json.loads(call("compare").err)
+    assert call("compare", "-f", "table").err.startswith("error: ")
+
+
+def test_a_wrong_environment_is_named(monkeypatch):
+    monkeypatch.setenv("ZEROCALC_FORMAT", "yaml")
+    assert "ZEROCALC_FORMAT" in call(*MAIN).err
+    monkeypatch.delenv("ZEROCALC_FORMAT")
+    monkeypatch.setenv("ZEROCALC_UNITS", "MB")
+    assert "ZEROCALC_UNITS" in call(*MAIN).err
+
+
+def test_our_own_fault_is_one_line_and_70_with_the_traceback_on_demand(monkeypatch):
+    def broken(*_args, **_kwargs):
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr("zerocalc.questions.compare.compare", broken)
+    done = call(*MAIN)
+    assert (done.code, done.out) == (70, "")
+    assert done.err.splitlines()[0] == "error: a fault of zerocalc: RuntimeError: two lines"
+    assert "Traceback" not in done.err
+    assert "Traceback" in call(*MAIN, "--debug").err
+
+
+def test_interrupted(monkeypatch):
+    def interrupted(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zerocalc.questions.compare.compare", interrupted)
+    assert call(*MAIN) == (130, "", "")
+
+
+def test_arguments_that_are_no_text():
+    done = process("compare", b"\xff\xfe", "--dp", "8")
+    assert (done.code, done.out) == (2, "")
+    assert "Traceback" not in done.err

@@ -1,0 +1,1 @@
+"""Renderers: pure functions, tested without a terminal."""

@@ -1,0 +1,117 @@
+"""No digit is lost at any width, nothing is wrapped inside a number, and the colours say nothing the words do not."""
+
+import re
+
+import pytest
+
+from zerocalc.render import Look, document_of, render
+from zerocalc.render.document import Facts, Table, Verbatim, ascii_text
+
+from .answers import KEYS, comparison, every_answer
+
+WIDTHS = (40, 60, 80, 120, 160, None)
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def _numbers(text):
+    return re.findall(r"[0-9][0-9.,]*", text)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("key", KEYS)
+def test_every_cell_is_whole_at_every_width(key, width):
+    look = Look(width=width)
+    text = render(every_answer()[key], "table", look)
+    for block in document_of(every_answer()[key], look).blocks:
+        if isinstance(block, Table):
+            for cell in (cell for row in block.rows for cell in row):
+                assert cell.text in text
+    assert "…" not in text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 160])
+@pytest.mark.parametrize("key", [key for key in KEYS if not key.startswith("preset")])
+def test_nothing_but_formulas_and_commands_is_wider_than_the_terminal(key, width):
+    look = Look(width=width)
+    result = every_answer()[key]
+    verbatim = {
+        line for block in document_of(result, look).blocks if isinstance(block, Verbatim)
+        for line in f"{block.label}: {block.text}".split("\n")
+    }  # fmt: skip
+    for line in render(result, "table", look).split("\n"):
+        free = (
+            any(line.strip() and line.strip() in known for known in verbatim)
+            or " = " in line
+            or "http" in line
+        )
+        assert len(line) <= width or free, line
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_ascii_output_is_ascii_and_has_the_same_numbers(key):
+    plain = render(every_answer()[key], "table", Look())
+    text = render(every_answer()[key], "table", Look(ascii=True))
+    assert text.isascii()
+    assert _numbers(ascii_text(plain.replace("─", "-"))) == _numbers(text)
+
+
+@pytest.mark.parametrize("width", [40, 80, None])
+@pytest.mark.parametrize("key", KEYS)
+def test_colour_changes_nothing_but_colour(key, width):
+    plain = render(every_answer()[key], "table", Look(width=width))
+    coloured = render(every_answer()[key], "table", Look(width=width, color=True))
+    assert "\x1b[" not in plain
+    assert "\x1b[" in coloured
+    unpainted = "\n".join(line.rstrip() for line in ANSI.sub("", coloured).split("\n"))
+    assert unpainted == plain
+
+
+def test_the_environment_has_no_say(monkeypatch):
+    before = render(comparison("bare"), "table", Look(width=80))
+    for name, value in {"COLUMNS": "30", "TERM": "dumb", "NO_COLOR": "1", "FORCE_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert render(comparison("bare"), "table", Look(width=80)) == before
+
+
+def test_the_main_table_reads_as_the_papers_print_it():
+    text = render(comparison("bare"), "table", Look(quiet=True))
+    rows = {line.split()[0]: line.split() for line in text.split("\n")[3:] if line}
+    assert text.split("\n")[1].split() == [
+        "Strategy",
+        "Params",
+        "Grads",
+        "Optimizer",
+        "Total",
+        "Floor",
+        "Wire",
+        "Fits",
+    ]
+    assert {name: (row[4], row[6], row[7], row[8]) for name, row in rows.items()} == {
+        "DDP": ("1120.0", "2Ψ", "no", "−1040.0"),
+        "ZeRO-1": ("293.1", "2Ψ", "no", "−213.1"),
+        "ZeRO-2": ("155.3", "2Ψ", "no", "−75.3"),
+        "ZeRO-3": ("17.5", "3Ψ", "yes", "+62.5"),
+    }
+
+
+def test_numbers_align_right():
+    lines = render(comparison("bare"), "table", Look(quiet=True)).split("\n")[1:]
+    assert len({len(line) for line in lines if line}) == 1
+
+
+def test_a_narrow_terminal_turns_the_table_then_takes_it_row_by_row():
+    assert "Strategy          DDP" in render(comparison("bare"), "table", Look(width=60))
+    assert "\nDDP\n  Params     140.0\n" in render(comparison("bare"), "table", Look(width=40))
+
+
+def test_quiet_keeps_only_tables():
+    kept = document_of(comparison("bare"), Look(quiet=True)).blocks
+    assert kept
+    assert all(isinstance(block, (Table, Facts)) for block in kept)
+
+
+def test_gibibytes_are_named_in_the_title():
+    text = render(comparison("bare"), "table", Look(units="GiB"))
+    assert "GiB per GPU" in text.split("\n")[0]
+    assert "1043.1" in text
+    assert "GB per" not in text

@@ -1,0 +1,97 @@
+"""What an answer says beside its numbers."""
+
+import zerocalc
+from zerocalc.render import Look, render
+
+from .answers import comparison, every_answer, job
+
+
+def _text(result, **look):
+    return " ".join(render(result, "table", Look(**look)).split())
+
+
+def test_over_the_dividing_line_no_number_of_gpus_helps():
+    text = _text(comparison("bare"))
+    assert (
+        "kept whole (2Ψ) take 140.0 GB and one GPU has 80.0 GB: no number of GPUs helps ZeRO-1 or ZeRO-2"
+        in text
+    )
+    assert "parameters must be sharded (ZeRO-3)" in text
+
+
+def test_under_the_dividing_line_it_says_from_which_degree_on():
+    result = zerocalc.compare(zerocalc.job("7.5b", dp=64, gpu="32GB"))
+    assert result.dividing_line.zero2_min_data_parallel_size == 7
+    assert "take 15.0 GB of 32.0 GB: ZeRO-2 fits from N_d = 7 on" in _text(result)
+
+
+def test_model_parallel_degrees_stand_in_the_dividing_line():
+    assert "(2Ψ/(tp·pp))" in _text(comparison("parallel"))
+
+
+def test_without_a_gpu_there_is_no_verdict_and_the_next_command_adds_one():
+    text = _text(comparison("no_gpu"), arguments="7b --dp 8")
+    assert "Fits" not in text
+    assert text.endswith("Next: zerocalc compare 7b --dp 8 --gpu 80GB")
+
+
+def test_the_next_command_is_the_cheapest_that_fits():
+    assert _text(comparison("bare"), arguments="X").endswith("Next: zerocalc estimate X --strategy zero3")
+    nothing_fits = zerocalc.compare(zerocalc.job("70b", dp=2, gpu="16GB"))
+    assert _text(nothing_fits, arguments="X").endswith("Next: zerocalc solve gpus X")
+
+
+def test_offload_shows_host_memory_and_what_it_is_not():
+    text = _text(comparison("offload"))
+    assert "capacity, not throughput" in text
+    assert "Host/rank Host/node Capacity Fits" in text
+    assert "DDP does not apply: ddp cannot offload optimizer states" in text
+
+
+def test_a_peak_above_the_states_gets_its_column_and_its_phase():
+    text = _text(comparison("real"))
+    assert "Total Peak Floor" in text
+    assert "Peak: ZeRO-3 in forward+backward" in text
+    assert "Total Floor" in _text(comparison("bare"))
+
+
+def test_assumptions_exclusions_and_warnings_are_said():
+    result = zerocalc.compare(zerocalc.job("7b", dp=1, gpu="80GB"))
+    text = _text(result)
+    for label, sentences in (("Warning", result.warnings), ("Not counted", result.excluded)):
+        assert sentences
+        assert all(f"{label}: {sentence}" in text for sentence in sentences)
+    assert all(f"Assumed: {line}" in _text(comparison("real")) for line in comparison("real").assumptions)
+
+
+def test_estimate_shows_every_term_in_its_phases_and_sums_them():
+    text = render(zerocalc.estimate(job("bare")), "table", Look())
+    assert "grads                64        –                 –           2.2             2.2" in text
+    assert "Sum                         15.3              15.3          17.5            17.5" in text
+    assert (
+        "Peak: 17.5 GB in backward end, most of it optimizer states; fits, yes: 62.5 GB left of 80.0 GB"
+        in text
+    )
+
+
+def test_a_question_without_an_answer_says_why():
+    text = _text(every_answer()["solve-gpus"])
+    assert "DDP none" in text
+    assert "DDP: no number of GPUs helps" in text
+
+
+def test_explain_gives_formula_numbers_origin_and_source():
+    text = _text(every_answer()["explain-model_states"])
+    assert "ceil(bytes_per_param * ceil_div(num_params, shards))" in text
+    assert "= ceil(2" in text
+    assert "https://arxiv.org/abs/1910.02054" in text
+    assert "param_dtype from preset:mixed-bf16" in text
+
+
+def test_frameworks_side_by_side_get_a_column():
+    both = comparison("bare")
+    twin = [row for row in both.results for row in (row, type(row)(**{**row.__dict__, "framework": "other"}))]
+    text = _text(type(both)(**{**both.__dict__, "results": twin}))
+    assert "Strategy Framework Params" in text
+    assert "DDP paper 140.0" in text
+    assert "DDP other 140.0" in text
