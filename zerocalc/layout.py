@@ -152,12 +152,21 @@ class Layout:
 
     @property
     def largest_module(self) -> tuple[str, int]:
-        """The module that directly owns most parameters, and how many: DeepSpeed's `largest layer`."""
+        """The module that directly owns most parameters, and how many: DeepSpeed's `largest layer`.
+
+        A tied matrix counts in each module that holds it.
+        """
         owned: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for unit in self.units:
+            prefix = unit.prefix(0)
             for tensor in unit.tensors:
-                name = unit.prefix(0) + tensor.module if tensor.module else unit.name
-                owned[name] = owned.get(name, 0) + tensor.numel
+                module = prefix + tensor.module if tensor.module else prefix.rstrip(".")
+                owned[module] = owned.get(module, 0) + tensor.numel
+                sizes[prefix + tensor.name] = tensor.numel
+        for tie in self.ties:
+            module = tie.name.rpartition(".")[0]
+            owned[module] = owned.get(module, 0) + sizes.get(tie.target, 0)
         return max(owned.items(), key=lambda item: item[1])
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
-from test_closed_forms import FORMS, configs
+from tests.architectures.test_closed_forms import FORMS, configs
 
 from zerocalc.architectures import architecture, count_params
 

@@ -65,7 +65,7 @@ def count_params(architecture: Architecture) -> ParamCounts:
     tied = _tied_params(layout)
     total, embedded = layout.num_params, layout.num_params_where("embedding")
     active = _active_params(architecture)
-    largest_layer, largest_layer_params = _largest_layer(layout, tied)
+    largest_layer, largest_layer_params = layout.largest_module
     return ParamCounts(
         num_params=total,
         num_params_tied_twice=total + sum(tied.values()),
@@ -122,20 +122,6 @@ def _head_params(layout: Layout, tied: dict[str, int]) -> int:
     return own or sum(
         size for name, size in tied.items() if name.endswith(("lm_head.weight", "decoder.weight"))
     )
-
-
-def _largest_layer(layout: Layout, tied: dict[str, int]) -> tuple[str, int]:
-    """Find the module that owns most parameters; a tied matrix counts in each module that holds it."""
-    owned: dict[str, int] = {}
-    for unit in layout.units:
-        prefix = unit.prefix(0)
-        for tensor in unit.tensors:
-            module = prefix.rstrip(".") if not tensor.module else prefix + tensor.module
-            owned[module] = owned.get(module, 0) + tensor.numel
-    for name, size in tied.items():
-        module = name.rpartition(".")[0]
-        owned[module] = owned.get(module, 0) + size
-    return max(owned.items(), key=lambda item: item[1])
 
 
 def _largest_tensor(layout: Layout) -> NamedTensor:
