@@ -1,0 +1,88 @@
+"""Collectives of PyTorch: calls of different sizes as one row, with what one rank sends in all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zerocalc.formulas.communication import all_reduce_sent_bytes, leg_sent_bytes
+from zerocalc.formulas.registry import apply_grouped
+from zerocalc.frameworks.terms import Collective
+from zerocalc.units import dtype_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zerocalc.frameworks.pytorch.states import Cut
+    from zerocalc.rank import RankView
+
+LEGS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "broadcast": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`count` equal calls of one pass, each over the tensors of one cut."""
+
+    count: int
+    cut: Cut
+
+
+class Wire(NamedTuple):
+    """What the calls of a row share."""
+
+    op: str
+    tensor: str
+    dtype: str
+    phase: str
+    ranks: int
+    group: str = "shard"
+    part: str = "dense"
+
+
+def collective(view: RankView, wire: Wire, calls: Sequence[Call], passes: int) -> Collective | None:
+    """One row for a pass that is made `passes` times per optimizer step; None where it never happens."""
+    if not calls or passes == 0:
+        return None
+    element = dtype_bytes(wire.dtype)
+    full = apply_grouped(
+        calls[0].cut.formula,
+        (
+            (call.count * n, {**inputs, "element_bytes": element})
+            for call in calls
+            for n, inputs in call.cut.groups
+        ),
+    )
+    sent_formula = all_reduce_sent_bytes if wire.op == "all_reduce" else leg_sent_bytes
+    sent = apply_grouped(
+        sent_formula,
+        (
+            (
+                call.count,
+                {"count": passes, "full_bytes": call.cut.bytes_of(element).value, "ranks": wire.ranks},
+            )
+            for call in calls
+        ),
+    )
+    total = passes * int(full.value)
+    volume = _volume(view, wire, total)
+    return Collective(
+        op=wire.op, tensor=wire.tensor, dtype=wire.dtype, part=wire.part, phase=wire.phase, group=wire.group,
+        group_size=wire.ranks, count=passes * sum(call.count for call in calls), full=full, sent=sent,
+        full_bytes_in_all=total, volume_params=volume,
+        inter_node_volume_params=0 if _inside_node(view, wire) else volume,
+    )  # fmt: skip
+
+
+def _volume(view: RankView, wire: Wire, total: int) -> Fraction:
+    """Multiples of Ψ times the size of a parameter in the precision's own type."""
+    params: Any = view.num_model_params
+    return LEGS[wire.op] * Fraction(
+        total, int(params) * Fraction(dtype_bytes(view.job.precision.param_dtype))
+    )
+
+
+def _inside_node(view: RankView, wire: Wire) -> bool:
+    """Whether the ranks of a row are neighbours in one node."""
+    per_node = view.job.parallelism.gpus_per_node
+    return per_node is not None and wire.group != "replica" and wire.ranks <= per_node
