@@ -59,6 +59,12 @@ def test_markdown_tables_are_rectangular_and_escaped():
     assert "| **ZeRO-3** | 2.2 | 2.2 | 13.1 | 17.5 |" in render(comparison("bare"), "markdown")
 
 
+def test_markdown_keeps_formulas_as_they_are():
+    text = render(every_answer()["explain-model_states"], "markdown")
+    assert "\n```text\nceil(bytes_per_param * ceil_div(num_params, shards))\n  = ceil(" in text
+    assert "****" not in text
+
+
 def test_an_unknown_format_names_the_choices():
     with pytest.raises(UnknownNameError, match="did you mean 'json'"):
         render(comparison("bare"), "jso")

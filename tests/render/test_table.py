@@ -5,7 +5,7 @@ import re
 import pytest
 
 from zerocalc.render import Look, document_of, render
-from zerocalc.render.document import Facts, Table, Verbatim, ascii_text
+from zerocalc.render.document import Facts, Heading, Table, Verbatim, ascii_text
 
 from .answers import KEYS, comparison, every_answer
 
@@ -108,6 +108,8 @@ def test_quiet_keeps_only_tables():
     kept = document_of(comparison("bare"), Look(quiet=True)).blocks
     assert kept
     assert all(isinstance(block, (Table, Facts)) for block in kept)
+    explained = document_of(every_answer()["explain-sent"], Look(quiet=True)).blocks
+    assert {Heading, Verbatim, Facts} == {type(block) for block in explained}
 
 
 def test_gibibytes_are_named_in_the_title():

@@ -35,7 +35,7 @@ def report(error: Exception, arguments: Sequence[str]) -> int:
         traceback.print_exception(error)
     if isinstance(error, OSError):
         silence_stdout()
-    _write(_as_json(failure) if wants_json(arguments) else _as_text(failure))
+    _write(_as_json(failure) if wants_json(arguments) else _as_text(failure, color=_in_color(arguments)))
     return failure.exit_code
 
 
@@ -105,9 +105,19 @@ def _as_json(failure: Failure) -> str:
     return json.dumps({"error": body}, ensure_ascii=False)
 
 
-def _as_text(failure: Failure) -> str:
-    lines = f"error: {failure.message}"
-    return f"{lines}\n\nhint: {failure.hint}" if failure.hint else lines
+def _as_text(failure: Failure, *, color: bool) -> str:
+    def paint(word: str, tone: str) -> str:
+        return click.style(word, fg=tone, bold=True) if color else word
+
+    line = f"{paint('error:', 'red')} {failure.message}"
+    return f"{line}\n\n{paint('hint:', 'cyan')} {failure.hint}" if failure.hint else line
+
+
+def _in_color(arguments: Sequence[str]) -> bool:
+    """Whether stderr is a terminal that wants colour."""
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    refused = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or "never" in arguments
+    return terminal and not refused
 
 
 def _write(text: str) -> None:

@@ -78,7 +78,7 @@ def document_of(result: Any, look: Look) -> Document:
 
     document: Document = import_module(VIEWS[result.kind]).view(result, look)
     if look.quiet:
-        document = document.tables_only()
+        document = document.answer_only()
     return in_ascii(document) if look.ascii else document
 
 

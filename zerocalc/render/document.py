@@ -80,10 +80,15 @@ class Document:
 
     blocks: tuple[Block, ...] = field(default_factory=tuple)
 
-    def tables_only(self) -> Document:
-        """The answer without the sentences around it."""
-        kept = tuple(block for block in self.blocks if isinstance(block, (Table, Facts)))
-        return Document(kept or self.blocks)
+    def answer_only(self) -> Document:
+        """The answer without the sentences around it and the suggested command."""
+        return Document(
+            tuple(block for block in self.blocks if not isinstance(block, Note) and not _suggests(block))
+        )
+
+
+def _suggests(block: Block) -> bool:
+    return isinstance(block, Verbatim) and block.tone == "link"
 
 
 def cells(row: Sequence[str | Cell]) -> tuple[Cell, ...]:

@@ -16,10 +16,15 @@ def render(result: Any, look: Look) -> str:
     text = ""
     previous: Block | None = None
     for block in document_of(result, look).blocks:
-        listed = isinstance(block, (Note, Verbatim)) and isinstance(previous, (Note, Verbatim))
+        listed = _is_listed(block) and _is_listed(previous)
         text += ("" if previous is None else "\n" if listed else "\n\n") + _block(block)
         previous = block
     return text
+
+
+def _is_listed(block: Block | None) -> bool:
+    """Whether a block is an item of a list: a sentence, or a command of one line."""
+    return isinstance(block, Note) or (isinstance(block, Verbatim) and "\n" not in block.text)
 
 
 def _block(block: Block) -> str:
@@ -28,7 +33,8 @@ def _block(block: Block) -> str:
             return _table(block)
         case Facts():
             rows = "\n".join(f"| {_escaped(name)} | {_escaped(text)} |" for name, text in block.rows)
-            return f"**{_escaped(block.title)}**\n\n| | |\n| --- | --- |\n{rows}"
+            title = f"**{_escaped(block.title)}**\n\n" if block.title else ""
+            return f"{title}| | |\n| --- | --- |\n{rows}"
         case Heading():
             return f"### {_escaped(block.text)}"
         case Note():
@@ -36,6 +42,8 @@ def _block(block: Block) -> str:
             return f"- {label}{_escaped(block.text)}"
         case Verbatim():
             label = f"{block.label}: " if block.label else ""
+            if "\n" in block.text:
+                return f"{label}\n\n```text\n{block.text}\n```".lstrip()
             return f"- {label}`{block.text}`"
 
 
