@@ -62,3 +62,15 @@ def temporary_bytes(*, num_params: int, element_bytes: int, copies: int) -> int:
 def norm_backward_bytes(*, tokens: int, hidden_size: int, bytes_per_hidden: int) -> int:
     """Bytes that live while a norm's gradient is computed: its fp32 tensors and the gradient of the residual."""
     return tokens * hidden_size * bytes_per_hidden
+
+
+@formula(symbol="B_call", unit="byte", source="ring")
+def call_sent_bytes(*, full_bytes: int, ranks: int) -> int:
+    """Bytes one rank sends, on average, in one ring all-gather, reduce-scatter or broadcast."""
+    return (ranks - 1) * ceil_div(full_bytes, ranks)
+
+
+@formula(symbol="B_call2", unit="byte", source="ring")
+def all_reduce_call_sent_bytes(*, full_bytes: int, ranks: int) -> int:
+    """Bytes one rank sends in one ring all-reduce: a reduce-scatter and an all-gather."""
+    return 2 * (ranks - 1) * ceil_div(full_bytes, ranks)

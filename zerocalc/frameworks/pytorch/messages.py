@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zerocalc.formulas.communication import all_reduce_sent_bytes, leg_sent_bytes
+from zerocalc.formulas.fsdp import all_reduce_call_sent_bytes, call_sent_bytes
 from zerocalc.formulas.registry import apply_grouped
 from zerocalc.frameworks.terms import Collective
 from zerocalc.units import dtype_bytes
@@ -53,14 +53,10 @@ def collective(view: RankView, wire: Wire, calls: Sequence[Call], passes: int) -
             for n, inputs in call.cut.groups
         ),
     )
-    sent_formula = all_reduce_sent_bytes if wire.op == "all_reduce" else leg_sent_bytes
     sent = apply_grouped(
-        sent_formula,
+        all_reduce_call_sent_bytes if wire.op == "all_reduce" else call_sent_bytes,
         (
-            (
-                call.count,
-                {"count": passes, "full_bytes": call.cut.bytes_of(element).value, "ranks": wire.ranks},
-            )
+            (passes * call.count, {"full_bytes": call.cut.bytes_of(element).value, "ranks": wire.ranks})
             for call in calls
         ),
     )

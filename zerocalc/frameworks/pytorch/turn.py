@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.formulas.fsdp import norm_backward_bytes
 from zerocalc.formulas.registry import Applied, Summed, apply
-from zerocalc.frameworks.activations import estimate_activations
 from zerocalc.frameworks.pytorch.moments import Held
 
 if TYPE_CHECKING:
@@ -103,16 +102,21 @@ class Turn:
 
 def turn_of(setup: Setup) -> Turn | None:
     """The activations of a job, or None when the batch or the model's shape is not known."""
-    view = setup.view
-    dtype = _dtype(setup)
-    estimate = estimate_activations(view, setup.settings, dtype=dtype)
+    view, dtype = setup.view, _dtype(setup)
     architecture, work = view.job.model.architecture, view.job.workload
-    if estimate is None or architecture is None or architecture.dimensions is None or not estimate.layers:
+    if (
+        architecture is None
+        or architecture.dimensions is None
+        or work.micro_batch is None
+        or work.seq_len is None
+    ):
         return None
-    assert work.micro_batch is not None
-    assert work.seq_len is not None
     from zerocalc.activation_tables import RECIPES
+    from zerocalc.frameworks.activations import estimate_activations
 
+    estimate = estimate_activations(view, setup.settings, dtype=dtype)
+    if estimate is None or not estimate.layers:
+        return None
     norm = RECIPES[architecture.dimensions.recipe].norm
     tokens = work.micro_batch * -(-work.seq_len // view.job.parallelism.cp)
     family = "layer" if norm == "layer" else "rms"
