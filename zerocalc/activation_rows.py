@@ -70,6 +70,8 @@ NORMS: dict[tuple[str, str], tuple[Saved, ...]] = {
     ("rms-fp32", "fused"): _RMS_FUSED,
     ("gemma", "fused"): _RMS_FUSED,
     ("layer", "fused"): _LAYER_NORM,
+    **{(norm, "compiled"): _RMS_FUSED for norm in ("rms", "rms-fp32", "gemma")},
+    ("layer", "compiled"): _LAYER_NORM,
     **{
         (norm, "korthikanti"): (Saved("input", "hidden", ELEMENT),)
         for norm in ("rms", "rms-fp32", "gemma", "layer")
@@ -156,6 +158,22 @@ ATTENTION["gemma2", "math"] = (*ATTENTION["llama", "math"], _SOFTCAP)
 ATTENTION["gemma2", "eager"] = (*ATTENTION["llama", "eager"], _SOFTCAP)
 ATTENTION["korthikanti", "math"] = ATTENTION["korthikanti", "eager"]
 SELECTIVE = _QKV  # what stays when the core of attention is computed again
+_LAYER_INPUT = Saved("layer input", "hidden", RESIDUAL)
+_FLASH_OUTPUT = (Saved("attention output", "output", ELEMENT), Saved("log-sum-exp", "heads", FP32))
+EVERY_SECOND_MATMUL: dict[bool, tuple[Saved, ...]] = {
+    True: (
+        _LAYER_INPUT,
+        Saved("query", "query", ELEMENT),
+        Saved("value", "value", ELEMENT),
+        *_FLASH_OUTPUT,
+        Saved("gate", "ffn", ELEMENT),
+        Saved("MLP output", "hidden", ELEMENT),
+    ),
+    False: (_LAYER_INPUT, *_QKV[:3], *_FLASH_OUTPUT, Saved("MLP inside", "ffn", ELEMENT)),
+}
+"""What torchtitan's selective checkpointing keeps, by whether the MLP is gated: the attention kernel's output and that
+of every second matrix multiplication (of q, k, v, o, gate, up, down: q, v, gate, down; of qkv, o, up, down: qkv, up).
+"""
 
 
 def saved_inside(*names: str, width: str = "ffn") -> tuple[Saved, ...]:
@@ -175,6 +193,8 @@ MLPS: dict[tuple[str, str], tuple[str, ...]] = {
     ("gelu_new", "fused"): _GELU,
     ("gelu_new", "korthikanti"): _GELU,
     **{("gelu", how): _GELU for how in ("eager", "fused", "korthikanti")},
+    ("gated", "compiled"): ("gate", "up"),
+    **{(mlp, "compiled"): ("MLP inside",) for mlp in ("gelu_new", "gelu", "relu")},
     **{("relu", how): ("ReLU output",) for how in ("eager", "fused", "korthikanti")},
 }
 """The tensors inside an MLP, each as wide as its inner dimension."""

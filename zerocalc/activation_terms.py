@@ -156,6 +156,7 @@ def _layers(
     *,
     attention: Attention,
     checkpointing: Checkpointing,
+    selective_policy: str,
     counts: Mapping[str, int],
     partitions: int,
 ) -> tuple[tuple[LayerActivations, ...], tuple[LayerActivations, ...]]:
@@ -169,9 +170,10 @@ def _layers(
             case "none":
                 saved.append(whole)
             case "selective":
-                kept = tables.layer_rows(recipe, how, kind, table_rows.SELECTIVE, shared=shared)
+                kept = tables.selective_rows(selective_policy, recipe, how, kind, shared=shared)
                 saved.append(_full_layer(kind, count, kept, shape))
-                recomputed.append(LayerActivations(kind, 1, evaluate(core, shape)))
+                again = evaluate(core, shape) if selective_policy == "attention" else whole.lines
+                recomputed.append(LayerActivations(kind, 1, again))
             case "full":
                 saved.append(_checkpointed_layer(kind, count, shape, partitions))
                 recomputed.append(LayerActivations(kind, 1, whole.lines))
@@ -220,6 +222,7 @@ def activation_terms(
     dtype: Dtype = "bf16",
     attention: Attention = "flash",
     checkpointing: Checkpointing = "none",
+    selective_policy: str = "attention",
     implementation: str = "eager",
     loss: str = "eager",
     chunk_tokens: Count | None = None,
@@ -252,6 +255,7 @@ def activation_terms(
         shape,
         attention=attention,
         checkpointing=checkpointing,
+        selective_policy=selective_policy,
         counts=counts,
         partitions=tp if partition_checkpoints else sp,
     )

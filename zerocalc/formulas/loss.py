@@ -118,6 +118,8 @@ LOSSES: dict[str, Loss] = {
             Copy("logits gradient", _MODEL, BACKWARD),
         )
     ),
+    # flash-attn's cross-entropy: the 16-bit logits stay, their gradient stands beside them; nothing is upcast.
+    "fused-logits": Loss((Copy("logits", _MODEL, THROUGHOUT), Copy("logits gradient", _MODEL, BACKWARD))),
     # Megatron-LM: fp32 logits split over the vocabulary, overwritten in place by their softmax and gradient.
     "vocab-parallel": Loss((Copy("logits in fp32", _FP32, THROUGHOUT),)),
     # The head and the loss go through the tokens chunk by chunk; the logits of a chunk are computed again in backward.

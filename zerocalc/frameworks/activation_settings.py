@@ -6,12 +6,17 @@ from __future__ import annotations
 
 from zerocalc.frameworks.settings import Setting
 
-LOSS_CHOICES = ('eager', 'naive', 'no-upcast', 'vocab-parallel', 'chunked', 'fused')
+LOSS_CHOICES = ("eager", "naive", "no-upcast", "fused-logits", "vocab-parallel", "chunked", "fused")
 
 ACTIVATION_SETTINGS = (
     Setting(
-        name="activations", kind="str", default="eager", choices=("eager", "fused", "fused-mlp", "megatron", "korthikanti"),
+        name="activations", kind="str", default="eager", choices=("eager", "fused", "fused-mlp", "compiled", "megatron", "korthikanti"),
         doc="which kernels keep what: transformers' modules as measured, fused ones, or the papers' own equations",
+    ),
+    Setting(
+        name="selective_policy", kind="str", default="attention", choices=("attention", "matmuls"),
+        doc="what selective checkpointing computes again: the core of attention, or all but every second matrix "
+        "multiplication (torchtitan)",
     ),
     Setting(
         name="activation_device", kind="str", default="cuda", choices=("cuda", "cpu"),

@@ -47,6 +47,7 @@ def estimate_activations(
         "dtype": _dtype(view, settings),
         "attention": work.attention,
         "checkpointing": work.checkpointing,
+        "selective_policy": settings.get("selective_policy", "attention"),
         "implementation": settings["activations"],
         "loss": settings["loss"],
         "chunk_tokens": settings["loss_chunk_tokens"] or _usual_chunk(view, model.dimensions),
