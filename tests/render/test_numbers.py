@@ -39,7 +39,15 @@ def test_rounding_is_exact_half_up(amount, units, decimals):
 
 @pytest.mark.parametrize(
     ("amounts", "decimals"),
-    [([10**9], 1), ([10**12, 999_999_999], 2), ([10**12, 14_600_000], 3), ([1], 4), ([None, 0], 1), ([], 1)],
+    [
+        ([10**9], 1),
+        ([10**12, 999_999_999], 2),
+        ([10**12, 14_600_000], 3),
+        ([1], 4),
+        ([10**12, 512], 1),
+        ([None, 0], 1),
+        ([], 1),
+    ],
 )
 def test_a_column_shows_two_digits_of_its_smallest_amount(amounts, decimals):
     assert numbers.decimals_for(amounts, "GB") == decimals
@@ -52,6 +60,6 @@ def test_headroom_too_small_for_the_unit_is_given_in_bytes():
     assert numbers.headroom(62_500_000_000, "GB", 1) == "+62.5"
 
 
-@pytest.mark.parametrize(("volume", "text"), [(2.0, "2Ψ"), (2.5, "2.5Ψ"), (5 / 3, "1.667Ψ"), (0.0, "0Ψ")])
+@pytest.mark.parametrize(("volume", "text"), [(2.0, "2Ψ"), (2.5, "2.5Ψ"), (5 / 3, "1.67Ψ"), (0.0, "0Ψ")])
 def test_volumes_are_printed_as_the_papers_do(volume, text):
     assert numbers.times_psi(volume) == text

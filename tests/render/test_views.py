@@ -1,7 +1,10 @@
 """What an answer says beside its numbers."""
 
+import re
+
 import zerocalc
 from zerocalc.render import Look, render
+from zerocalc.render.views.common import by_group
 
 from .answers import comparison, every_answer, job
 
@@ -86,6 +89,20 @@ def test_explain_gives_formula_numbers_origin_and_source():
     assert "= ceil(2" in text
     assert "https://arxiv.org/abs/1910.02054" in text
     assert "param_dtype from preset:mixed-bf16" in text
+
+
+def test_a_sum_over_groups_has_one_group_a_line():
+    assert by_group("ceil(2 * 3) + ceil(4 + 5)") == "ceil(2 * 3)\n    + ceil(4 + 5)"
+    assert by_group("ceil(2 + 3)") == "ceil(2 + 3)"
+
+
+def test_the_next_command_keeps_the_framework_that_was_asked_for():
+    result = zerocalc.compare(zerocalc.job("gpt2", dp=8, gpu="80GB"), frameworks=["paper", "pytorch"])
+    assert re.search(
+        r"Next: zerocalc estimate X --strategy \w+( --framework pytorch)?$", _text(result, arguments="X")
+    )
+    nowhere = zerocalc.compare(zerocalc.job("gpt2", dp=8), frameworks=["paper", "pytorch"])
+    assert _text(nowhere, arguments="X").endswith("compare X --gpu 80GB --framework paper,pytorch")
 
 
 def test_frameworks_side_by_side_get_a_column():

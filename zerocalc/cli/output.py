@@ -128,14 +128,14 @@ def _write(text: str) -> None:
 
 
 def retyped(typed: Mapping[str, Any]) -> str:
-    """The question as it was typed, quoted for a shell, without the options of the output."""
+    """The question as it was typed, quoted for a shell, without the output's options and what the answer decides."""
     import shlex
 
     words: list[str] = []
     for name, value in typed.items():
         if (
             name in OUTPUT_WORDS
-            or name in {"quantity", "require_fit", "strategy"}
+            or name in {"quantity", "require_fit", "strategy", "framework"}
             or value in (None, (), False)
         ):
             continue

@@ -12,11 +12,18 @@ UNITS = {"GB": 10**9, "GiB": 2**30}
 MINUS = "−"
 NOTHING = "–"
 MAX_DECIMALS = 4
+NEGLIGIBLE = 10**5
+"""An amount this many times smaller than its column's largest is shown as less than the last digit."""
 
 
 def decimals_for(amounts: Iterable[int | None], units: str) -> int:
-    """Decimals that leave the smallest of a column's amounts two digits to read: 1 where all reach one unit."""
-    smallest = min((abs(amount) for amount in amounts if amount), default=UNITS[units])
+    """Decimals that leave the smallest of a column's amounts two digits to read: 1 where all reach one unit.
+
+    What is negligible beside the largest does not count.
+    """
+    sizes = [abs(amount) for amount in amounts if amount]
+    counting = [size for size in sizes if size * NEGLIGIBLE >= max(sizes)]
+    smallest = min(counting, default=UNITS[units])
     decimals = 1
     while decimals < MAX_DECIMALS and smallest * 10 ** (decimals - 1) < UNITS[units]:
         decimals += 1
@@ -63,7 +70,7 @@ def short(value: float) -> str:
 
 def times_psi(volume: float) -> str:
     """A volume as the papers print it: `2Ψ`."""
-    return f"{short(volume)}Ψ"
+    return f"{volume:.3g}Ψ"
 
 
 def seconds(duration: float) -> str:

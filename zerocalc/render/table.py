@@ -31,8 +31,10 @@ STYLES: dict[Tone, str] = {
 }  # fmt: skip
 _BOX = box.Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
 _ASCII_BOX = box.Box("    \n    \n -- \n    \n -- \n -- \n    \n    \n", ascii=True)
-_GAP = 2
-"""Blanks between two columns: one of padding, one of the divider."""
+_GAPS = (2, 1)
+"""Blanks between two columns, the better first: one is the divider, the other padding."""
+_MOST_ON_ITS_SIDE = 8
+"""Rows that may become columns."""
 
 
 def render(result: Any, look: Look) -> str:
@@ -113,18 +115,18 @@ def _wrapped(note: Note, look: Look) -> str:
 
 def _table(table: Table, look: Look) -> str:
     title = _wrapped(Note(table.title, tone="strong"), look)
-    fitting = next(
-        (shape for shape in _shapes(table) if look.width is None or _width(shape) <= look.width), None
-    )
+    shapes = ((shape, gap) for shape in _shapes(table) for gap in _GAPS)
+    fitting = next((pair for pair in shapes if look.width is None or _width(*pair) <= look.width), None)
     if fitting is None:
         return "\n\n".join([title, *_row_blocks(table, look)])
-    body = _printed(_rich(fitting, look), _width(fitting), look)
+    body = _printed(_rich(*fitting, look), _width(*fitting), look)
     return f"{title}\n{body}"
 
 
 def _shapes(table: Table) -> Iterator[Table]:
+    """The table as it is, and on its side where that can still be read."""
     yield table
-    if len(table.rows) > 1:
+    if 1 < len(table.rows) <= _MOST_ON_ITS_SIDE:
         yield _on_its_side(table)
 
 
@@ -146,14 +148,14 @@ def _widths(table: Table) -> list[int]:
     ]
 
 
-def _width(table: Table) -> int:
-    return sum(_widths(table)) + _GAP * (len(table.columns) - 1)
+def _width(table: Table, gap: int) -> int:
+    return sum(_widths(table)) + gap * (len(table.columns) - 1)
 
 
-def _rich(table: Table, look: Look) -> RichTable:
+def _rich(table: Table, gap: int, look: Look) -> RichTable:
     grid = RichTable(
         box=_ASCII_BOX if look.ascii else _BOX,
-        padding=(0, 1),
+        padding=(0, gap - 1),
         collapse_padding=True,
         pad_edge=False,
         show_edge=False,

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.render import numbers
 from zerocalc.render.document import Cell, Note, Tone, Verbatim
-from zerocalc.strategies import STRATEGIES
+from zerocalc.strategies import COMPARED, STRATEGIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from zerocalc.render import Look
     from zerocalc.results import Memory, Resolved, StrategyResult
 
+PAPER = "paper"
 PHASE_LABELS = {
     "initialization": "Initialization",
     "at_rest": "At rest",
@@ -122,6 +123,31 @@ def notes_of(result: Any) -> Iterator[Note]:
         yield Note(assumption, "Assumed")
     for missing in result.excluded:
         yield Note(missing, "Not counted")
+
+
+def by_group(substituted: str) -> str:
+    """A sum over groups of equal tensors, one group a line; any other formula as it is."""
+    lines, depth, start = [], 0, 0
+    for index, character in enumerate(substituted):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth == 0 and substituted.startswith(" + ", index):
+            lines.append(substituted[start:index])
+            start = index + 1
+    return "\n    ".join([*lines, substituted[start:]])
+
+
+def named(row: StrategyResult, rows: Sequence[StrategyResult]) -> str:
+    """A strategy's label, with its framework where the answer has several."""
+    several = len({each.framework for each in rows}) > 1
+    return f"{label_of(row.strategy)} ({row.framework})" if several else label_of(row.strategy)
+
+
+def scope(rows: Sequence[StrategyResult], *, usual: Sequence[str] = COMPARED) -> list[str]:
+    """The flags that ask for these rows' strategies and frameworks again; none where they are the usual ones."""
+    strategies = list(dict.fromkeys(row.strategy for row in rows))
+    frameworks = list(dict.fromkeys(row.framework for row in rows))
+    flags = [f"--strategy {','.join(strategies)}"] if strategies != list(usual) else []
+    return flags + ([f"--framework {','.join(frameworks)}"] if frameworks != [PAPER] else [])
 
 
 def next_command(look: Look, command: str, *more: str) -> Verbatim:

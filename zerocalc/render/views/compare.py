@@ -14,9 +14,11 @@ from zerocalc.render.views.common import (
     fits_cells,
     label_of,
     machine_of,
+    named,
     next_command,
     notes_of,
     peaks_above_states,
+    scope,
     size_of,
     state_bytes,
     verdict,
@@ -109,9 +111,9 @@ def _peaks(result: Estimates) -> Iterator[Note]:
     for row in result.results:
         if row.memory and peaks_above_states(row.memory):
             where = f"{when(row.memory.gpu.peak_phase)}, most of it {words(row.binding or 'nothing')}"
-            shown.setdefault(where, []).append(label_of(row.strategy))
+            shown.setdefault(where, []).append(named(row, result.results))
     for where, labels in shown.items():
-        yield Note(f"{', '.join(dict.fromkeys(labels))} {where}", "Peak")
+        yield Note(f"{', '.join(labels)} {where}", "Peak")
 
 
 def _tier_table(result: Estimates, look: Look) -> Table:
@@ -178,12 +180,12 @@ def _dividing(result: Estimates, line: DividingLine, units: str) -> str:
 def _next(result: Estimates, look: Look) -> Verbatim:
     """The one command most worth running after this answer."""
     if all(row.capacity_bytes is None for row in result.results):
-        return next_command(look, "compare", "--gpu 80GB")
+        return next_command(look, "compare", "--gpu 80GB", *scope(result.results))
     fitting = [row for row in result.results if row.fits]
     if not fitting:
-        return next_command(look, "solve gpus")
+        return next_command(look, "solve gpus", *scope([row for row in result.results if row.applicable]))
     best = min(fitting, key=_sent)
-    return next_command(look, "estimate", f"--strategy {best.strategy}")
+    return next_command(look, "estimate", *scope([best]))
 
 
 def _sent(row: StrategyResult) -> Any:

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from zerocalc.render import numbers
 from zerocalc.render.document import Block, Cell, Column, Document, Heading, Note, Table, Verbatim
-from zerocalc.render.views.common import label_of, next_command, notes_of, size_of, words
+from zerocalc.render.views.common import by_group, label_of, next_command, notes_of, size_of, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zerocalc.render import Look
-    from zerocalc.results import Contrast, ContrastLine
+    from zerocalc.results import Contrast, ContrastLine, ContrastSide
 
 
 def view(result: Contrast, look: Look) -> Document:
     """One table of every term under every strategy, then the formulas behind what differs."""
     blocks: list[Block] = [_table(result, look)]
     for line in result.lines:
-        if line.difference_bytes and line.sides:
+        if line.difference_bytes:
             blocks += _formulas(line)
     blocks += notes_of(result)
     blocks.append(next_command(look, "compare", f"--framework {result.framework},{result.against}"))
@@ -42,7 +42,6 @@ def _table(result: Contrast, look: Look) -> Table:
                 if line.difference_bytes
                 else "0"
             ),
-            Cell(line.because),
         )
         for line, mine, other in zip(lines, ours, theirs, strict=True)
     )
@@ -52,16 +51,19 @@ def _table(result: Contrast, look: Look) -> Table:
         Column(result.framework),
         Column(result.against),
         Column("Difference"),
-        Column("Because", right=False),
     )
     return Table(f"{size_of(result.request)}; {look.units} per GPU at the peak", columns, rows)
 
 
 def _formulas(line: ContrastLine) -> Iterator[Block]:
-    """Both sides of one difference, with their numbers in place and their sources."""
+    """Why a line differs, and both sides' formulas with their numbers in place; equal ones once."""
     yield Heading(f"{label_of(line.strategy)}: {words(line.name)}")
+    yield Note(line.because, "because")
+    groups: dict[tuple[str, str, str], list[ContrastSide]] = {}
     for side in line.sides:
-        yield Verbatim(
-            f"{side.formula}\n  = {side.substituted}\n  = {numbers.count(side.bytes)}", side.framework
-        )
-        yield Note(side.citation, "source")
+        groups.setdefault((side.framework, side.formula, side.substituted), []).append(side)
+    for (framework, formula, substituted), sides in groups.items():
+        names = ", ".join(words(side.name) for side in sides)
+        text = f"{formula}\n  = {by_group(substituted)}\n  = {numbers.count(sides[0].bytes)}"
+        yield Verbatim(text, f"{framework} {names}")
+        yield Note(sides[0].citation, "source")

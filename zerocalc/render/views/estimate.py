@@ -13,6 +13,7 @@ from zerocalc.render.views.common import (
     next_command,
     notes_of,
     phase_label,
+    scope,
     size_of,
     when,
     words,
@@ -34,8 +35,7 @@ def view(result: Estimates, look: Look) -> Document:
     for row in result.results:
         blocks += _one(result, row, look)
     blocks += notes_of(result)
-    strategies = {row.strategy for row in result.results}
-    blocks.append(next_command(look, "explain total", *(f"--strategy {name}" for name in sorted(strategies))))
+    blocks.append(next_command(look, "explain total", *scope(result.results)))
     return Document(tuple(blocks))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.render import numbers
 from zerocalc.render.document import Block, Document, Facts, Heading, Verbatim
-from zerocalc.render.views.common import label_of, notes_of, phase_label, size_of, words
+from zerocalc.render.views.common import by_group, label_of, notes_of, phase_label, size_of, words
 from zerocalc.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _line(line: ExplainedLine, look: Look) -> Iterator[Block]:
     where = ", ".join(part for part in (line.part, line.tier) if part)
     title = f"{label_of(line.strategy)}: {words(line.name)}" + (f" ({where})" if where else "")
     yield Heading(f"{title} = {_amount(line.value, line.unit, look)}")
-    yield Verbatim(f"{line.formula}\n  = {line.substituted}\n  = {numbers.value(line.value)}")
+    yield Verbatim(f"{line.formula}\n  = {by_group(line.substituted)}\n  = {numbers.value(line.value)}")
     rows = [(item.name, f"{numbers.value(item.value)}  ({item.origin})") for item in line.inputs]
     if line.phases:
         rows.append(("live in", ", ".join(phase_label(phase).lower() for phase in line.phases)))

@@ -8,6 +8,7 @@ from zerocalc.render import numbers
 from zerocalc.render.document import Block, Cell, Column, Document, Note, Table
 from zerocalc.render.views.common import (
     NONE,
+    PAPER,
     asked,
     label_of,
     machine_of,
@@ -38,12 +39,14 @@ def view(result: Solution, look: Look) -> Document:
             name = "" if answer.strategy == "none" else label_of(answer.strategy)
             blocks.append(Note(answer.reason, name))
     blocks += notes_of(result)
+    asked_in = asked(result.request, "framework", PAPER)
+    framework = [] if asked_in == PAPER else [f"--framework {asked_in}"]
     answered = [answer.strategy for answer in result.answers if answer.value is not None]
     if answered and result.quantity == "strategy":
-        blocks.append(next_command(look, "estimate", f"--strategy {answered[0]}"))
+        blocks.append(next_command(look, "estimate", f"--strategy {answered[0]}", *framework))
     elif answered and result.quantity == "gpus":
         best = min((a for a in result.answers if a.value is not None), key=lambda a: int(a.value or 0))
-        blocks.append(next_command(look, "compare", f"--gpus {best.value}"))
+        blocks.append(next_command(look, "compare", f"--gpus {best.value}", *framework))
     return Document(tuple(blocks))
 
 
