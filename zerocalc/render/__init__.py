@@ -24,6 +24,8 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...]
     description: str
     for_people: bool = False
+    kinds: tuple[str, ...] = ()
+    """The kinds of answer it is for; empty means all."""
 
 
 FORMATS: dict[str, Format] = {
@@ -34,6 +36,8 @@ FORMATS: dict[str, Format] = {
     "markdown": Format(
         "zerocalc.render.markdown", (".md", ".markdown"), "tables for a page or a comment", for_people=True
     ),
+    "junit": Format("zerocalc.render.junit", (".xml",), "a test report for CI", kinds=("check",)),
+    "github": Format("zerocalc.render.github", (), "annotations on a pull request", kinds=("check",)),
 }
 
 VIEWS: dict[str, str] = {
@@ -45,6 +49,8 @@ VIEWS: dict[str, str] = {
     "params": "zerocalc.render.views.params",
     "presets": "zerocalc.render.views.presets",
     "preset": "zerocalc.render.views.presets",
+    "check": "zerocalc.render.views.check",
+    "diff": "zerocalc.render.views.diff",
 }
 
 
@@ -63,12 +69,17 @@ class Look:
     """What the user typed after the command, quoted for a shell, for the next command that is suggested."""
 
 
+def formats_of(kind: str) -> tuple[str, ...]:
+    """The formats that an answer of a kind can be written in."""
+    return tuple(name for name, row in FORMATS.items() if not row.kinds or kind in row.kinds)
+
+
 def render(result: Any, fmt: str, look: Look | None = None) -> str:
-    """A result in one of the formats, ending with a newline. Raises UnknownNameError for another format."""
-    row = FORMATS.get(fmt)
-    if row is None:
-        raise unknown_name("format", fmt, list(FORMATS), hint=f"one of {', '.join(FORMATS)}")
-    text: str = import_module(row.module).render(result, look or Look())
+    """A result in one of its formats, ending with a newline. Raises UnknownNameError for another format."""
+    known = formats_of(result.kind)
+    if fmt not in known:
+        raise unknown_name("format", fmt, list(known), hint=f"one of {', '.join(known)}")
+    text: str = import_module(FORMATS[fmt].module).render(result, look or Look())
     return text if text.endswith("\n") else text + "\n"
 
 

@@ -18,6 +18,8 @@ ROWS = {
     "solve": "answers",
     "explain": "lines",
     "presets": "rows",
+    "check": "budgets",
+    "diff": "changes",
 }
 """Which list of an answer holds its rows, by kind; a kind that has none is one line itself."""
 

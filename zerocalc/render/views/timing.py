@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 from zerocalc.render import numbers
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zerocalc.results import StrategyResult
-    from zerocalc.results_time import Timing, Training
+    from zerocalc.results_time import Crossover, Timing, Training
 
 SECONDS_PER_DAY = 86400
 
@@ -34,6 +35,22 @@ def compared(rows: list[StrategyResult]) -> Iterator[Block]:
     )
     yield Table("Time of one optimizer step; seconds, lower and upper bound", tuple(columns), body)
     yield _utilization(timed[0][1])
+
+
+def crossed(rows: list[Crossover]) -> Iterator[Note]:
+    """What the memory that a strategy saves costs in time, and from which batch on it is free."""
+    several = len({row.framework for row in rows}) > 1
+    for row in rows:
+        name = f"{label_of(row.strategy)} ({row.framework})" if several else label_of(row.strategy)
+        bounds = " to ".join(_signed(bound) for bound in (row.lower_difference_s, row.upper_difference_s))
+        text = f"{bounds} s a step against {label_of(row.against)}"
+        if row.tokens_to_hide is not None:
+            text += f"; compute hides the wire from {numbers.count(ceil(row.tokens_to_hide))} tokens per GPU and step on"
+        yield Note(text, name)
+
+
+def _signed(duration: float) -> str:
+    return f"{'+' if duration >= 0 else numbers.MINUS}{numbers.seconds(abs(duration))}"
 
 
 def _figures(time: Timing) -> list[str]:
@@ -58,7 +75,7 @@ def in_full(time: Timing) -> Iterator[Block]:
     compute = time.compute.seconds
     body = [cells(["compute", NONE, numbers.seconds(compute.lower), numbers.seconds(compute.upper), NONE])]
     for link in time.links:
-        hidden = NONE if link.tokens_to_hide is None else Cell(numbers.count(round(link.tokens_to_hide)))
+        hidden = NONE if link.tokens_to_hide is None else Cell(numbers.count(ceil(link.tokens_to_hide)))
         lower, upper = link.bandwidth_bytes_per_s.lower, link.bandwidth_bytes_per_s.upper
         rate = f"{numbers.rate(lower)}-{numbers.rate(upper)}" if lower != upper else numbers.rate(lower)
         bounds = [numbers.seconds(link.seconds.lower), numbers.seconds(link.seconds.upper)]

@@ -1,0 +1,77 @@
+"""`check`: what failed and why, then every limit in one table, the verdict last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zerocalc.render import numbers
+from zerocalc.render.budgets import WORDS, pair, reasons, verdict
+from zerocalc.render.document import Block, Cell, Column, Document, Facts, Note, Table, Tone, Verbatim
+
+if TYPE_CHECKING:
+    from zerocalc.render import Look
+    from zerocalc.results_check import CheckedBudget, CheckedLimit, CheckReport
+
+_SIGNS = {"max": "≤", "min": "≥", "equals": "=", "max_increase": "≤"}
+_TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "error": "bad"}
+
+
+def view(result: CheckReport, look: Look) -> Document:
+    """Failures, the table, warnings, the verdict."""
+    blocks: list[Block] = [
+        Facts(_title(budget), tuple(reasons(budget, look.units)))
+        for budget in result.budgets
+        if budget.status != "passed"
+    ]
+    if any(budget.limits for budget in result.budgets):
+        blocks.append(_table(result, look.units))
+    blocks += [Note(warning, "Warning", "warning") for warning in result.warnings]
+    word, _, rest = verdict(result).partition(": ")
+    tone = _TONES[result.verdict]
+    blocks.append(Verbatim(rest, word, tone) if look.quiet else Note(rest, word, tone))
+    return Document(tuple(blocks))
+
+
+def _title(budget: CheckedBudget) -> str:
+    return f"{WORDS[budget.status]} {budget.name} ({budget.file}:{budget.line})"
+
+
+def _table(report: CheckReport, units: str) -> Table:
+    rows = [
+        _row(budget, limit, units, first=index == 0)
+        for budget in report.budgets
+        for index, limit in enumerate(budget.limits)
+    ]
+    names = ("Budget", "Metric", "Value", "Limit", "Left", "Verdict")
+    columns = tuple(Column(name, right=name in {"Value", "Limit", "Left"}) for name in names)
+    return Table(f"Budgets; sizes in {units}", columns, tuple(rows))
+
+
+def _row(budget: CheckedBudget, limit: CheckedLimit, units: str, *, first: bool) -> tuple[Cell, ...]:
+    value, allowed = pair(limit.value, limit.limit, limit.unit, units)
+    return (
+        Cell(budget.name if first else "", "strong"),
+        Cell(limit.metric),
+        Cell(value.removesuffix(f" {units}")),
+        Cell(f"{_SIGNS[limit.bound]} {allowed.removesuffix(f' {units}')}"),
+        Cell(_left(limit, units)),
+        _verdict(limit),
+    )
+
+
+def _left(limit: CheckedLimit, units: str) -> str:
+    """Room with its sign; what is over is negative."""
+    if limit.excess is None:
+        return numbers.NOTHING
+    if limit.unit == "number":
+        return numbers.short(-float(limit.excess)).replace("-", numbers.MINUS)
+    left = -round(limit.excess)
+    return numbers.headroom(left, units, numbers.decimals_for([left], units))
+
+
+def _verdict(limit: CheckedLimit) -> Cell:
+    if limit.status == "skipped":
+        return Cell(f"skipped: {limit.reason}", "warning")
+    if limit.status == "passed":
+        return Cell("ok", "good")
+    return Cell("OVER", "bad") if limit.level == "error" else Cell("over (warning)", "warning")
