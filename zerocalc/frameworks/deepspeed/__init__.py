@@ -6,11 +6,12 @@ parameters stay whole at stage 3, gradients of stages 1 and 2 are all-reduced, b
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.frameworks.activations import MOMENTS, activation_terms_of, estimate_activations
 from zerocalc.frameworks.deepspeed import stage0, stage3, stage3_comm, stage12
-from zerocalc.frameworks.deepspeed.engine import BACKWARD, SIXTEEN_BITS, STAGES, Engine, engine_of
+from zerocalc.frameworks.deepspeed.engine import BACKWARD, FORWARD, SIXTEEN_BITS, STAGES, Engine, engine_of
 from zerocalc.frameworks.deepspeed.gathers import Gathers, gathers_of
 from zerocalc.frameworks.deepspeed.settings import SETTINGS, WITHOUT_EFFECT
 from zerocalc.frameworks.deepspeed.states import module_buffers, other_models
@@ -74,7 +75,9 @@ def _activations(engine: Engine, answer: Plan) -> None:
         ),
     )
     phases = {at_loss: FORWARD_BACKWARD, MOMENTS[2]: BACKWARD}
-    answer.terms += activation_terms_of(estimate, engine.settings, phases)
+    for term in activation_terms_of(estimate, engine.settings, phases):
+        grows = BACKWARD in term.phases and term.name != "recomputed_layer"
+        answer.terms.append(replace(term, phases=(FORWARD, *term.phases)) if grows else term)
 
 
 def _say(engine: Engine, answer: Plan) -> None:

@@ -68,6 +68,10 @@ class FlatGroup:
             low, high = rank * self.partition, (rank + 1) * self.partition
             yield Slice(rank, min(end, high) - max(start, low))
 
+    def largest_slice(self, params: Iterable[Param]) -> int:
+        """Elements of the largest part of one tensor that one rank owns."""
+        return max(part.numel for param in params for part in self.slices(param))
+
     def largest_overlap(self, params: Iterable[Param], *, padded: bool) -> int:
         """Elements of whole tensors that overlap a partition, with its tail padding, on the rank that has most."""
         overlap = [0] * self.ranks

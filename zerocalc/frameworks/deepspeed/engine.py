@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 STAGES = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "mics": 3, "zeropp": 3}
 SIXTEEN_BITS = frozenset({"bf16", "fp16"})
 
+FORWARD = "forward"
+"""The forward pass before the loss: parameters are gathered, activations grow."""
 BACKWARD = "backward"
 """The backward pass while its first layer is computed: the loss is gone, the reduce buckets are there."""
 UPCAST = "gradient_upcast"
 """The optimizer step while gradients are flattened and cast to the master weights' type."""
-RESIDENT = (INITIALIZATION, AT_REST, FORWARD_BACKWARD, BACKWARD, BACKWARD_END, UPCAST, OPTIMIZER_STEP)
+TURN = (FORWARD, FORWARD_BACKWARD, BACKWARD)
+"""Forward and backward: what accumulates from micro-step to micro-step is live throughout."""
+RESIDENT = (INITIALIZATION, AT_REST, *TURN, BACKWARD_END, UPCAST, OPTIMIZER_STEP)
 STEADY = RESIDENT[1:]
 IN_BACKWARD = (BACKWARD, BACKWARD_END)
 
@@ -144,6 +148,12 @@ class Engine:
         return self.view.shape_known and {p.name for g in self.groups for p in g.params} >= {
             name for name, _ in self.view.layout.named_tensors()
         }
+
+    @property
+    def largest_layer_tensor(self) -> int:
+        """Elements of the largest tensor of a layer: gradients leave for the bucket one by one."""
+        layers = [unit for unit in self.view.layout.units if unit.is_layer] or self.view.layout.units
+        return max(tensor.numel for unit in layers for tensor in unit.tensors)
 
     @cached_property
     def root(self) -> Module:

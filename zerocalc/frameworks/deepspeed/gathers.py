@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from zerocalc.frameworks.deepspeed.modules import Param
 from zerocalc.frameworks.deepspeed.trace import Gather, Limits, Phase, Trace, micro_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zerocalc.frameworks.deepspeed.engine import Engine
+    from zerocalc.frameworks.deepspeed.modules import Param
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,18 @@ class Gathers:
     def live_peak(self, phase: Phase) -> int:
         """The most elements gathered at once."""
         return max(trace.live_peak[phase] for trace in self.traces)
+
+    @property
+    def live_at_turn(self) -> int:
+        """Elements still gathered when the forward pass ends."""
+        return max(trace.live_at_turn for trace in self.traces)
+
+    def largest_together(self, phase: Phase) -> int:
+        """Elements of the largest gather of several tensors: their common buffer lives until the last is used."""
+        together = (
+            g for trace in self.traces for g in trace.gathers if g.phase == phase and len(g.params) > 1
+        )
+        return max((sum(param.numel for param in gather.params) for gather in together), default=0)
 
     @property
     def copied(self) -> list[Param]:
@@ -74,12 +86,9 @@ def _without_shapes(engine: Engine, every: list[Param]) -> Trace:
     phases: tuple[Phase, ...] = ("forward", "backward")
     for phase in phases:
         dropped = kept if phase == "backward" else 0
-        params = tuple(
-            Param(p.name, max(0, p.numel - dropped), p.is_vector, p.trainable)
-            for p in every
-            if p.numel > dropped
-        )
-        if params:
-            trace.gathers.append(Gather(phase, params, secondary=False))
-        trace.live_peak[phase] = kept
+        for param in every:
+            if param.numel > dropped:
+                left = replace(param, numel=param.numel - dropped)
+                trace.gathers.append(Gather(phase, (left,), secondary=False))
+        trace.live_peak[phase] = trace.live_at_turn = kept
     return trace

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from zerocalc.layout import Layout, Tensor
 
 RUNS_AT = {
-    "input_layernorm": 0, "ln_1": 0, "ln_attn": 0, "norm_1": 0, "layernorm_before": 0, "self_attn_layer_norm": 0,
-    "self_attn": 1, "attn": 1, "attention": 1, "self_attention": 1,
+    "input_layernorm": 0, "layer_norm": 0, "ln_1": 0, "ln_attn": 0, "ln_mlp": 0, "norm_1": 0,
+    "layernorm_before": 0, "self_attn_layer_norm": 0,
+    "self_attn": 1, "attn": 1, "attention": 1, "self_attention": 1, "SelfAttention": 1, "EncDecAttention": 1,
     "post_attention_layernorm": 2, "ln_2": 2, "norm_2": 2, "layernorm_after": 2, "final_layer_norm": 2,
     "pre_feedforward_layernorm": 3,
-    "mlp": 4, "ffn": 4, "feed_forward": 4, "block_sparse_moe": 4, "fc1": 4, "fc2": 5,
+    "mlp": 4, "ffn": 4, "feed_forward": 4, "block_sparse_moe": 4, "DenseReluDense": 4, "fc1": 4, "fc2": 5,
     "post_feedforward_layernorm": 6,
     "q_proj": 0, "q_norm": 1, "k_proj": 2, "k_norm": 3, "v_proj": 4, "o_proj": 9, "out_proj": 9,
 }  # fmt: skip
@@ -31,7 +32,7 @@ BETWEEN = {("mlp", "gate_proj"): "act_fn", ("mlp", "c_fc"): "act", ("", "embed_t
 LEAF_BLOCKS = {
     "MixtralDecoderLayer": "mlp", "Qwen2MoeDecoderLayer": "mlp", "Qwen3MoeDecoderLayer": "mlp",
 }  # fmt: skip
-"""Blocks whose mixture-of-experts module DeepSpeed gathers whole (its default leaf modules), by class of the layer."""
+"""Blocks whose mixture-of-experts module DeepSpeed gathers whole (its default leaf modules), by class of the layer; a layer without a class that routes to experts is taken to be one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,10 @@ def _mark_layer(root: Module, prefix: str, layer_class: str) -> None:
     layer = _module_at(root, prefix.rstrip("."))
     layer.is_layer = True
     for child in layer.children:
-        child.is_leaf = child.name == LEAF_BLOCKS.get(layer_class)
+        routes = any(module.name == "experts" for module in child.children)
+        child.is_leaf = child.name == LEAF_BLOCKS.get(
+            layer_class, "mlp" if routes and not layer_class else None
+        )
 
 
 def _order(module: Module, *, in_layer: bool) -> None:
@@ -141,6 +145,9 @@ def _order(module: Module, *, in_layer: bool) -> None:
             rank = RUNS_AT.get(child.name, rank)
             ranks[id(child)] = rank
         children.sort(key=lambda child: ranks[id(child)])
+    else:
+        # OPT registers its last norm before its layers.
+        children.sort(key=lambda child: child.name == "final_layer_norm")
     module.children = []
     for child in children:
         module.children.append(child)

@@ -8,7 +8,7 @@ from zerocalc.formulas.deepspeed import element_bytes
 from zerocalc.formulas.registry import apply
 from zerocalc.frameworks.deepspeed.buckets import cut_after
 from zerocalc.frameworks.deepspeed.collectives import collective
-from zerocalc.frameworks.deepspeed.engine import BACKWARD, UPCAST, Engine, Group
+from zerocalc.frameworks.deepspeed.engine import TURN, UPCAST, Engine, Group
 from zerocalc.frameworks.deepspeed.states import (
     buffer_term,
     shaped_states,
@@ -18,7 +18,6 @@ from zerocalc.frameworks.deepspeed.states import (
 )
 from zerocalc.frameworks.terms import (
     BACKWARD_END,
-    FORWARD_BACKWARD,
     OPTIMIZER_STEP,
     Collective,
     Evaluated,
@@ -57,7 +56,7 @@ def _states(engine: Engine, group: Group) -> Iterator[Term]:
 
 def _gradients(engine: Engine, group: Group) -> Iterator[Term]:
     live = (BACKWARD_END, UPCAST, OPTIMIZER_STEP)
-    earlier = (FORWARD_BACKWARD, BACKWARD) if engine.grad_accum > 1 else ()
+    earlier = TURN if engine.grad_accum > 1 else ()
     width = engine.bytes_of(group.dtype)
     yield state_term(
         "grads", _whole(group, width), group, state="grads", phases=(*earlier, *live), falls=False
@@ -68,7 +67,7 @@ def _gradients(engine: Engine, group: Group) -> Iterator[Term]:
     if engine.has_master:
         fp32 = _whole(group, engine.bytes_of(engine.master_dtype))
         yield buffer_term("fp32_grads", fp32, (UPCAST, OPTIMIZER_STEP), part=group.name)
-    if engine.settings["optimizer_class"] == "adamw":
+    if engine.settings["optimizer_class"] == "adamw" and engine.shapes_known:
         largest = max(param.numel for param in group.params)
         work = apply(
             element_bytes, num_elements=2 * largest, bytes_per_element=engine.bytes_of(engine.master_dtype)

@@ -15,10 +15,12 @@ from zerocalc.frameworks.deepspeed.buckets import FlatGroup, all_reduce_calls, f
 from zerocalc.frameworks.deepspeed.collectives import collective
 from zerocalc.frameworks.deepspeed.engine import (
     BACKWARD,
+    FORWARD,
     IN_BACKWARD,
     RESIDENT,
     SIXTEEN_BITS,
     STEADY,
+    TURN,
     UPCAST,
     Engine,
     Group,
@@ -32,6 +34,7 @@ from zerocalc.frameworks.deepspeed.states import (
     state_widths,
     step_counters,
 )
+from zerocalc.frameworks.deepspeed.tail import stage1_partition, stage2_tail
 from zerocalc.frameworks.terms import (
     BACKWARD_END,
     FORWARD_BACKWARD,
@@ -123,15 +126,14 @@ def _gradients(engine: Engine, group: Group, flat: FlatGroup) -> Iterator[Term]:
 
 
 def _while_accumulating(engine: Engine) -> tuple[str, ...]:
-    return (FORWARD_BACKWARD, BACKWARD) if engine.grad_accum > 1 else ()
+    return TURN if engine.grad_accum > 1 else ()
 
 
 def _all_fp32_gradients(engine: Engine, group: Group, flat: FlatGroup) -> Iterator[Term]:
-    """BF16_Optimizer: a flat fp32 gradient of the whole group that is never freed; bf16 ones until they are added."""
+    """BF16_Optimizer: a flat fp32 gradient of the whole group that is never freed, beside the bf16 ones of a step."""
     yield state_term("fp32_grads", _flat(flat, 4), group, state="grads", falls=False)
-    yield state_term(
-        "grads", _elements(group.numel, 2), group, state="grads", phases=(BACKWARD_END,), falls=False
-    )
+    live = (*_while_accumulating(engine), BACKWARD_END, UPCAST, OPTIMIZER_STEP)
+    yield state_term("grads", _elements(group.numel, 2), group, state="grads", phases=live, falls=False)
     if engine.comm_dtype != "fp32":
         cast = _flat(flat, engine.bytes_of(engine.comm_dtype))
         yield buffer_term("cast_grads", cast, (BACKWARD_END,), part=group.name)
@@ -145,13 +147,16 @@ def _partitioned_gradients(engine: Engine, group: Group, flat: FlatGroup) -> Ite
     overlap = _overlap(engine, group, flat)
     earlier = _while_accumulating(engine)
     own = (BACKWARD_END, UPCAST)
+    contiguous = engine.settings["contiguous_gradients"] and engine.shapes_known
     if engine.stage == 1:
         whole = _elements(group.numel, width)
         yield state_term("grads", whole, group, state="grads", phases=(*earlier, BACKWARD_END), falls=False)
         if accum != width:
             attribute = _elements(group.numel, accum)
             yield buffer_term("accumulated_grads", attribute, (*earlier, BACKWARD_END), part=group.name)
-        yield buffer_term("grads_in_partition", _elements(overlap, width), own, part=group.name)
+        yield buffer_term("grads_in_partition", _elements(overlap, width), (UPCAST,), part=group.name)
+        moving = stage1_partition(engine, flat, _arrival(engine, group), overlap) if contiguous else 0
+        yield buffer_term("grads_in_partition", _elements(moving, width), (BACKWARD_END,), part=group.name)
     else:
         yield state_term("grads", _elements(overlap, width), group, state="grads", phases=own)
         if earlier or accum != width:
@@ -181,6 +186,9 @@ def _offloaded_gradients(engine: Engine, group: Group, flat: FlatGroup) -> Itera
         yield state_term(
             "grads", _elements(group.numel, width), group, state="grads", phases=phases, falls=False
         )
+    # The norm of each gradient slice is taken on a copy in fp64.
+    norm = _elements(flat.largest_slice(group.params) if engine.shapes_known else 0, 8)
+    yield buffer_term("norm_copy", norm, (BACKWARD_END,), part=group.name)
     yield from _temporaries(engine, group, flat, tier="cpu")
 
 
@@ -200,18 +208,37 @@ def _buckets(engine: Engine) -> Iterator[Term]:
     """The buckets that gradients are copied into, allocated whole, and gradients on their way there."""
     if engine.uses_bf16_optimizer:
         return
-    kept = (FORWARD_BACKWARD,) if engine.stage == 1 and engine.grad_accum > 1 else ()
+    kept = (FORWARD, FORWARD_BACKWARD) if engine.stage == 1 and engine.grad_accum > 1 else ()
+    width = engine.bytes_of(engine.param_dtype)
     if engine.settings["contiguous_gradients"] or engine.offloads_optimizer:
         buckets = apply(
             buffer_bytes,
             buffers=2 if engine.overlaps else 1,
             num_elements=engine.settings["reduce_bucket_size"],
-            bytes_per_element=engine.bytes_of(engine.param_dtype),
+            bytes_per_element=width,
         )
         yield buffer_term("reduce_buckets", buckets, (*kept, *IN_BACKWARD))
-    if engine.shapes_known and not (engine.stage == 1 and engine.grad_accum > 1):
-        unit = _elements(engine.view.layout.largest_unit, engine.bytes_of(engine.param_dtype))
-        yield buffer_term("unit_grads", unit, (BACKWARD,))
+    if not engine.shapes_known:
+        return
+    if not (engine.stage == 1 and engine.grad_accum > 1):
+        yield buffer_term("arriving_grad", _elements(engine.largest_layer_tensor, width), (BACKWARD,))
+    if engine.stage == 2:
+        yield from _tail(engine, engine.trained[0])
+
+
+def _tail(engine: Engine, group: Group) -> Iterator[Term]:
+    """What the last flush of stage 2 holds beside bucket and partition."""
+    flat, arriving = flat_group(engine, group), _arrival(engine, group)
+    overlap = 0 if engine.offloads_optimizer else _overlap(engine, group, flat)
+    width = engine.bytes_of(engine.param_dtype)
+    held = stage2_tail(engine, flat, arriving, overlap)
+    yield buffer_term("last_grad", _elements(held.grads, width), (BACKWARD_END,), part=group.name)
+    yield buffer_term("flat_slices", _elements(held.copies, width), (BACKWARD_END,), part=group.name)
+    if engine.comm_dtype != engine.param_dtype:
+        buckets = fill(arriving, engine.settings["reduce_bucket_size"])
+        largest = max(sum(param.numel for param in bucket) for bucket in buckets)
+        cast = _elements(largest, engine.bytes_of(engine.comm_dtype))
+        yield buffer_term("cast_grads", cast, (BACKWARD_END,), part=group.name)
 
 
 def collectives(engine: Engine) -> Iterator[Collective]:

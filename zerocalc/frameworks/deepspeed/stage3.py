@@ -16,9 +16,10 @@ from zerocalc.formulas.registry import Applied, Grouped, apply, apply_grouped
 from zerocalc.frameworks.deepspeed.buckets import fill
 from zerocalc.frameworks.deepspeed.engine import (
     BACKWARD,
-    IN_BACKWARD,
+    FORWARD,
     RESIDENT,
     STEADY,
+    TURN,
     UPCAST,
     Engine,
     Group,
@@ -33,7 +34,16 @@ from zerocalc.frameworks.deepspeed.states import (
     state_widths,
     step_counters,
 )
-from zerocalc.frameworks.terms import FORWARD_BACKWARD, INITIALIZATION, OPTIMIZER_STEP, Term, Tier
+from zerocalc.frameworks.deepspeed.tail import stage3_tail
+from zerocalc.frameworks.terms import (
+    AT_REST,
+    BACKWARD_END,
+    FORWARD_BACKWARD,
+    INITIALIZATION,
+    OPTIMIZER_STEP,
+    Term,
+    Tier,
+)
 from zerocalc.units import ceil_div
 
 if TYPE_CHECKING:
@@ -101,7 +111,7 @@ def terms(engine: Engine, gathers: Gathers) -> Iterator[Term]:
     yield from step_counters(engine, sum(len(sub_groups(engine, g)) for g in engine.trained), tier=tier)
     yield scalars("gradient_norm", 1, 4 if engine.offloads_optimizer else 8, tier=tier)
     yield scalars("overflow_tracker", 1, 1, tier=tier)
-    yield from _buckets(engine)
+    yield from _buckets(engine, kept)
     yield from _gathered(engine, gathers)
 
 
@@ -121,7 +131,9 @@ def _params(engine: Engine, group: Group, placement: Placement, kept: set[str]) 
                 for n, k in whole.items()
             ],
         )
-        yield buffer_term("persistent_params", amount, RESIDENT, part=group.name)
+        # Dropped while the optimizer steps, gathered again after it.
+        live = (INITIALIZATION, AT_REST, *TURN, BACKWARD_END)
+        yield buffer_term("persistent_params", amount, live, part=group.name)
     yield from placement.param_buffers(group.name, width)
 
 
@@ -167,7 +179,7 @@ def _step(engine: Engine, group: Group, placement: Placement) -> Iterator[Term]:
         yield buffer_term("optimizer_temporaries", work, (OPTIMIZER_STEP,), part=group.name, tier=tier)
 
 
-def _buckets(engine: Engine) -> Iterator[Term]:
+def _buckets(engine: Engine, kept: set[str]) -> Iterator[Term]:
     """One bucket, allocated whole and never freed, the gradients of the unit at work, and a call's interleaved copy."""
     width = engine.bytes_of(engine.comm_dtype)
     if engine.settings["contiguous_gradients"]:
@@ -180,10 +192,28 @@ def _buckets(engine: Engine) -> Iterator[Term]:
         yield buffer_term("reduce_bucket", bucket, RESIDENT)
     if not engine.shapes_known:
         return
-    largest = max((sum(p.numel for p in bucket) for bucket in gradient_buckets(engine)), default=0)
-    yield buffer_term("reduce_scatter_input", _elements(largest, width), IN_BACKWARD)
-    unit = _elements(engine.view.layout.largest_unit, engine.bytes_of(engine.param_dtype))
-    yield buffer_term("unit_grads", unit, (BACKWARD,))
+    param = engine.bytes_of(engine.param_dtype)
+    midway = gradient_buckets(engine)[:-1]
+    largest = max((sum(p.numel for p in bucket) for bucket in midway), default=0)
+    yield buffer_term("reduce_scatter_input", _elements(largest, width), (BACKWARD,))
+    yield buffer_term("arriving_grad", _elements(engine.largest_layer_tensor, param), (BACKWARD,))
+    yield from _tail(engine, kept)
+
+
+def _tail(engine: Engine, kept: set[str]) -> Iterator[Term]:
+    """The end of backward: the first module still gathered, its gradient, and a call's copy or an fp64 norm's."""
+    param, width = engine.bytes_of(engine.param_dtype), engine.bytes_of(engine.comm_dtype)
+    last, ranks = gradient_order(engine.root)[-1], engine.trained[0].ranks
+    held = stage3_tail(engine, ranks)
+    copies = _elements(held.copies, width)
+    norm = _elements(ceil_div(last.numel, ranks), 8)
+    yield buffer_term("last_grad", _elements(held.grads, param), (BACKWARD_END,))
+    if engine.offloads_optimizer and norm.value > copies.value:
+        yield buffer_term("norm_copy", norm, (BACKWARD_END,))
+    else:
+        yield buffer_term("reduce_scatter_input", copies, (BACKWARD_END,))
+    if last.name not in kept:
+        yield buffer_term("gathered_params", _elements(last.numel, param), (BACKWARD_END,))
 
 
 def gradient_buckets(engine: Engine) -> list[list[Param]]:
@@ -201,10 +231,18 @@ def _elements(count: int, width: int) -> Applied:
 def _gathered(engine: Engine, gathers: Gathers) -> Iterator[Term]:
     """Parameters that are whole for a while: the most at once in either pass, and hpZ's second copy."""
     width = engine.bytes_of(engine.param_dtype)
-    live = {FORWARD_BACKWARD: gathers.live_peak("forward"), BACKWARD: gathers.live_peak("backward")}
+    live = {
+        FORWARD: gathers.live_peak("forward"),
+        FORWARD_BACKWARD: gathers.live_at_turn,
+        BACKWARD: gathers.live_peak("backward"),
+    }
     for phase, elements in live.items():
         if elements:
             yield buffer_term("gathered_params", _elements(elements, width), (phase,))
+    together = {FORWARD: gathers.largest_together("forward"), BACKWARD: gathers.largest_together("backward")}
+    for phase, elements in together.items():
+        if elements:
+            yield buffer_term("gather_buffer", _elements(elements, width), (phase,))
     if gathers.secondary_group > 1:
         copied = Counter(param.numel for param in gathers.copied)
         ranks = engine.groups[0].ranks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from zerocalc.frameworks.deepspeed.collectives import collective
@@ -158,7 +157,7 @@ def _all_to_alls(engine: Engine, params: list[Param]) -> Iterator[Collective]:
     group = engine.group_of(params[0])
     local, nodes = _nodes(engine, group)
     shapes = {name: tensor.shape for name, tensor in engine.view.layout.named_tensors()}
-    scales = [max(*shapes[param.name][:2], prod((local, nodes))) for param in params]
+    scales = [max(*shapes.get(param.name, (1, 1))[:2], local * nodes) for param in params]
     rows = (
         ("grads", "int4", [param.numel for param in params], local, "node"),
         ("grads_scales", "fp32", scales, local, "node"),
