@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import UsageError
 from zerocalc.frameworks.pytorch import ddp, fsdp1, fsdp2, zero_redundancy
+from zerocalc.frameworks.pytorch.model import types_of
 from zerocalc.frameworks.pytorch.settings import SETTINGS
+from zerocalc.frameworks.pytorch.states import loaded_model
 from zerocalc.frameworks.settings import resolve_settings
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ def plan(view: RankView) -> Plan:
     settings, warnings = _settings(view)
     answer = _implementation(view, settings)(view, settings)
     answer.warnings[:0] = warnings
+    if settings["sync_module_states"] is False:
+        answer.terms.append(loaded_model(view, types_of(view, settings)))
     return answer
 
 

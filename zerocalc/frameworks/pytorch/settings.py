@@ -84,6 +84,11 @@ SETTINGS = (
     ),
     # Whatever the strategy
     Setting(
+        name="sync_module_states", kind="bool", default=None,
+        doc="true: rank 0 alone loads the model and sends it; false: every process loads a whole copy into host memory "
+        "(default: loading is not counted)",
+    ),
+    Setting(
         name="backend", kind="str", default="nccl", choices=("nccl", "gloo"), strategies=_SHARDED,
         doc="gloo reduces and scatters through a copy of its input",
     ),

@@ -192,3 +192,10 @@ def initial_terms(setup: Setup) -> Iterator[Term]:
         for part in setup.view.parts
     ]
     yield Term(name="whole_model", phases=(INITIALIZATION,), amount=apply_grouped(tensor_bytes, groups))
+
+
+def loaded_model(view: RankView, types: Types) -> Term:
+    """A whole copy of the model in host memory, of every process that loads one before it is sharded."""
+    whole = view.job.model.layout.num_params
+    amount = apply(tensor_bytes, num_params=whole, element_bytes=dtype_bytes(types.storage))
+    return Term(name="loaded_model", tier="cpu", phases=(INITIALIZATION,), amount=amount)
