@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import zerocalc
 from tests.published.jobs import NotExpressible, job_of
 from zerocalc.evaluate import evaluate
 from zerocalc.formulas.loss import logits_bytes
+from zerocalc.presets import load_reserve
 from zerocalc.results import StrategyResult
 
 MANY = 10**12
@@ -54,7 +56,9 @@ SCOPES: dict[str | None, Callable[[StrategyResult, dict[str, Any]], int]] = {
     "states of the whole model": lambda result, _: result.memory.gpu.model_states_bytes,
     "weights": lambda result, _: terms_where(result, state="params"),
     "frozen weights": lambda result, _: terms_where(result, state="params"),
-    "gradients": lambda result, _: terms_where(result, state="grads"),
+    "gradients": lambda result, _: (
+        terms_where(result, name="unsharded_grads") or terms_where(result, state="grads")
+    ),
     "first moment": _moment,
     "second moment": _moment,
     "master weights": _moment,
@@ -83,6 +87,13 @@ def at_rest(row: dict[str, Any]) -> int:
     return SCOPES[scope](result, row)
 
 
+def _reserved(row: dict[str, Any], allocated: int) -> int:
+    """What the allocator has reserved: what is used and its fragmentation, where the source measured that."""
+    return (
+        math.ceil(allocated * load_reserve().fragmentation.exact) if row["level"] == "reserved" else allocated
+    )
+
+
 def peak(row: dict[str, Any]) -> int:
     """Bytes at the peak, or in the phase that the row names."""
     result = _result(job_of(row))
@@ -90,7 +101,7 @@ def peak(row: dict[str, Any]) -> int:
         return SCOPES[row["scope"]](result, row)
     phase = PHASES.get(row["phase"], "?")
     if phase is None:
-        return result.memory.gpu.peak_bytes
+        return _reserved(row, result.memory.gpu.peak_bytes)
     if phase not in result.memory.gpu.phases:
         raise NotExpressible(f"phase {row['phase']}")
     return result.memory.gpu.phases[phase]
@@ -100,10 +111,8 @@ def delta(row: dict[str, Any]) -> int:
     """What the job holds more than the same job with `minus` applied."""
     if row["minus"] is None:
         return SCOPES[row["scope"]](_result(job_of(row)), row) if row["scope"] in SCOPES else peak(row)
-    return (
-        _result(job_of(row)).memory.gpu.peak_bytes
-        - _result(job_of(row, **row["minus"])).memory.gpu.peak_bytes
-    )
+    more, less = _result(job_of(row)), _result(job_of(row, **row["minus"]))
+    return _reserved(row, more.memory.gpu.peak_bytes - less.memory.gpu.peak_bytes)
 
 
 def host_bytes(row: dict[str, Any]) -> int:
@@ -151,12 +160,7 @@ def _logits(row: dict[str, Any], width: int) -> int:
 
 def _fp32_partition(row: dict[str, Any]) -> int:
     """One rank's fp32 master weights, a tensor of their own."""
-    return (
-        terms_where(
-            _result(job_of(row)), state="optimizer_states", name=("master_weights", "optimizer_states")
-        )
-        // 3
-    )
+    return terms_where(_result(job_of(row)), name="master_weights")
 
 
 def _whole_gradients(row: dict[str, Any]) -> int:

@@ -10,6 +10,8 @@ from typing import Any
 
 import zerocalc
 from zerocalc.errors import ZerocalcError
+from zerocalc.presets import load_gpu, load_reserve
+from zerocalc.units import parse_size
 
 GIB = 2**30
 
@@ -22,7 +24,8 @@ FRAMEWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper": ("paper", {}),
     "deepspeed": ("deepspeed", {}),
     "fsdp1": ("pytorch", {"fsdp_version": 1}),
-    "fsdp2": ("pytorch", {"fsdp_version": 2}),
+    # The rows of FSDP2 are torchtitan's runs.
+    "fsdp2": ("pytorch", {"fsdp_version": 2, "wrap": "torchtitan", "selective_policy": "matmuls"}),
     "pytorch-ddp": ("pytorch", {}),
     "unsharded": ("pytorch", {}),
     "megatron": ("megatron", {}),
@@ -42,6 +45,8 @@ PRECISIONS = {
     (None, None): "mixed-bf16",
 }
 """By precision and, where it decides, the gradients' type."""
+
+LORA_TARGETS = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj", "all linear": "all-linear"}
 
 OPTIMIZERS = {
     None: "adamw", "adam": "adam", "adamw": "adamw", "AdamW": "adamw", "AdamW on LoRA": "adamw",
@@ -101,17 +106,26 @@ SETTINGS: dict[tuple[str, str], Any] = {
 
 VALUES: dict[tuple[str, str], dict[Any, dict[str, Any]]] = {
     ("deepspeed", "master_dtype"): {"fp32": {}, "bf16": {"bf16_master_weights_and_grads": True}},
+    ("pytorch", "load"): {"every rank": {"sync_module_states": False}},
     ("pytorch", "compile"): {True: {"activations": "compiled"}, False: {}},
     ("pytorch", "chunked_ce"): {True: {"loss": "chunked"}, False: {}},
-    ("pytorch", "mp_mode"): {"DEFAULT": {}, "PURE": {}},
+    # Composer's words; its LLM Foundry trains with flash-attn's cross-entropy.
+    ("pytorch", "mp_mode"): {"DEFAULT": {"loss": "fused-logits"}, "PURE": {"loss": "fused-logits"}},
     ("pytorch", "sharding"): {"FULL_SHARD": {}, "SHARD_GRAD_OP": {}},
 }
 """A row's setting whose value decides which of ours follow."""
 
+IMPLIED: dict[tuple[str, str, str], dict[str, Any]] = {
+    # The `optimizer` section of a DeepSpeed file builds FusedAdam for "Adam"; "adamw" is torch's, handed over.
+    ("deepspeed", "optimizer", "adam"): {"optimizer_class": "fusedadam"},
+    ("deepspeed", "optimizer", "adamw"): {"optimizer_class": "adamw"},
+}
+"""What a word of the row says about a framework's setting."""
+
 SILENT = frozenset(
     "optimizer_bytes_per_param states_only state_bytes_per_param ckpt_interval placement distributed_optimizer "
     "global_batch_size overlap_param_gather estimator total_over_gpus printed_precision biases packed "
-    "limit_all_gathers forward_prefetch float8 optimizer_in_backward activation_offload async_tp load frozen_params "
+    "limit_all_gathers forward_prefetch float8 optimizer_in_backward activation_offload async_tp frozen_params "
     "engine scattered_embeddings buffer_dtype buffer_elements op tensor dtype_bytes text_tokens zero_grad".split()
 )
 """Settings read elsewhere, or that move no byte."""
@@ -162,6 +176,9 @@ def framework_of(job: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 def settings_of(job: dict[str, Any], framework: str) -> dict[str, Any]:
     """The row's settings under our names. Raises NotExpressible for one that no table knows."""
     found: dict[str, Any] = {}
+    for (ours, word, value), implied in IMPLIED.items():
+        if framework == ours and job[word] == value:
+            found |= implied
     for name, value in job["settings"].items():
         key = (framework, name)
         if key in VALUES:
@@ -174,15 +191,17 @@ def settings_of(job: dict[str, Any], framework: str) -> dict[str, Any]:
     return found
 
 
-def precision_of(job: dict[str, Any]) -> str:
-    """The precision's preset."""
+def precision_of(job: dict[str, Any], framework: str) -> str:
+    """The precision's preset. PyTorch's gradients have the type that parameters rest in."""
+    if framework == "pytorch" and (job["precision"], job["grad_dtype"]) == ("bf16-mixed", "bf16"):
+        return "bf16-pure"
     if job["settings"].get("state_bytes_per_param") == 20:
         return "zero-infinity"
     exact = PRECISIONS.get((job["precision"], job["grad_dtype"]))
     return exact or PRECISIONS[job["precision"], None]
 
 
-def words_of(job: dict[str, Any], framework: str) -> dict[str, Any]:
+def words_of(row: dict[str, Any], job: dict[str, Any], framework: str) -> dict[str, Any]:
     """The row as words of the command line."""
     lora = job["lora"] or {}
     work = {"micro_batch": job["micro_batch"], "seq_len": job["seq_len"]}
@@ -196,7 +215,7 @@ def words_of(job: dict[str, Any], framework: str) -> dict[str, Any]:
             axis: job[axis]
             for axis in ("tp", "pp", "cp", "ep", "gpus_per_node", "grad_accum", "checkpointing")
         },
-        "precision": precision_of(job),
+        "precision": precision_of(job, framework),
         "optimizer": OPTIMIZERS.get(job["optimizer"], "adamw"),
         "k": job["settings"].get("optimizer_bytes_per_param"),
         "offload_optimizer": job["offload_optimizer"],
@@ -204,22 +223,43 @@ def words_of(job: dict[str, Any], framework: str) -> dict[str, Any]:
         **work,
         "attention": ATTENTION[job["attention"]],
         "lora_rank": lora.get("rank"),
-        "lora_targets": ",".join(lora["targets"])
-        if isinstance(lora.get("targets"), list)
-        else lora.get("targets"),
+        "lora_targets": _lora_targets(lora),
         "frozen_dtype": lora.get("frozen_dtype") or ("nf4" if lora.get("quantized") is True else None),
         "host_memory": f"{job['host_ram_bytes']}B" if job.get("host_ram_bytes") else None,
         "nvme_memory": f"{job['nvme_bytes']}B" if job.get("nvme_bytes") else None,
         "gpu": _gpu(job),
+        "reserve": _reserve(row),
     }
     return {word: value for word, value in words.items() if value is not None}
 
 
+def _lora_targets(lora: dict[str, Any]) -> str | None:
+    targets = lora.get("targets")
+    names = targets if isinstance(targets, list) else [targets] if targets else []
+    return ",".join(LORA_TARGETS.get(name, name) for name in names) or None
+
+
 def _gpu(job: dict[str, Any]) -> str | None:
     if job["gpu_bytes"] is not None:
-        return f"{job['gpu_bytes'] / 1e9:.9f}GB"
+        return f"{job['gpu_bytes']}B"
     name = (job["gpu"] or "").split(" (")[0]
     return GPUS.get(name)
+
+
+def _reserve(row: dict[str, Any]) -> str | None:
+    """A verdict about a real run keeps free what such runs need, whether or not we count more than states."""
+    if (
+        row["level"] == "theory"
+        or row["quantity"] not in {"fits", "max_micro_batch"}
+        or _gpu(row["job"]) is None
+    ):
+        return None
+    preset = GPUS.get((row["job"]["gpu"] or "").split(" (")[0])
+    named = preset is not None and not preset.endswith("B")
+    reserve = load_reserve(load_gpu(preset).reserve if named else "default")
+    given = row["job"]["gpu_bytes"]
+    capacity = given or (load_gpu(preset).capacity_bytes if named else parse_size(preset or "80GB"))
+    return f"{reserve.bytes_of(capacity)}B"
 
 
 def job_of(row: dict[str, Any], **changes: Any) -> zerocalc.Job:
@@ -229,9 +269,13 @@ def job_of(row: dict[str, Any], **changes: Any) -> zerocalc.Job:
     job["model"] = job["model"] | {"config": config}
     framework, implied = framework_of(job)
     settings = implied | settings_of(job, framework)
+    if framework == "deepspeed-estimator" and any("4P+16P/N" in note for note in row["from_note"]):
+        settings["version"] = "before-2024-06"
+    if row["phase"] == "gradient accumulation" and job["grad_accum"] is None:
+        job["grad_accum"] = 2
     if job["precision"] == "amp-autocast" and framework == "pytorch":
         settings["autocast"] = True
-    return zerocalc.job(_model(job), settings=settings, **words_of(job, framework))
+    return zerocalc.job(_model(job), settings=settings, **words_of(row, job, framework))
 
 
 def _model(job: dict[str, Any]) -> str | int:
