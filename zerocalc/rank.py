@@ -260,15 +260,11 @@ def _parts(layout: Layout, job: Job, strategy: Strategy, stage: int) -> Iterator
         total = layout.num_part_params("dense" if kind == "dense" else "expert")
         untrained = frozen[kind]
         here = _only(layout, kind)
-        if _positive(total - untrained):
+        if total - untrained > 0:
             yield _part(kind, kind, total - untrained, job, strategy, here, trainable=True)
-        if _positive(untrained):
+        if untrained > 0:
             name = "frozen" if kind == "dense" else "frozen_expert"
             yield _part(name, kind, untrained, job, strategy, here, trainable=False)
-
-
-def _positive(number: Any) -> bool:
-    return bool(number > 0) if isinstance(number, int) else True
 
 
 def _only(layout: Layout, kind: str) -> Layout:

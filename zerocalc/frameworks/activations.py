@@ -80,7 +80,7 @@ def _dtype(view: RankView, settings: Mapping[str, Any]) -> Any:
 def peak_moment(estimate: ActivationEstimate) -> str:
     """The moment of the turn at which activations are largest (the first of equals)."""
     sizes = (estimate.forward_peak_bytes, estimate.loss_backward_peak_bytes, estimate.backward_peak_bytes)
-    return MOMENTS[max(range(3), key=lambda index: int(sizes[index]))]
+    return MOMENTS[max(range(3), key=lambda index: sizes[index])]
 
 
 def activation_terms_of(
@@ -106,7 +106,7 @@ def activation_terms_of(
 
 
 def _largest(layers: Iterable[LayerActivations]) -> LayerActivations | None:
-    return max(layers, key=lambda layer: int(layer.bytes), default=None)
+    return max(layers, key=lambda layer: layer.bytes, default=None)
 
 
 def _layer_parts(layers: Iterable[LayerActivations], times: int) -> tuple[tuple[str, Any, Any], ...]:

@@ -101,7 +101,8 @@ def state_terms(view: RankView, part: Part) -> Iterator[Term]:
 
 def shards_of(view: RankView, part: Part, state: State) -> int:
     """Over how many ranks a state of a part is dealt: one where the strategy keeps it whole."""
-    return int(part.shard_ranks) if state in view.strategy.shards else 1
+    ranks: int = part.shard_ranks
+    return ranks if state in view.strategy.shards else 1
 
 
 def _flat(view: RankView, part: Part, state: State, per_param: Any) -> Applied:
@@ -188,7 +189,7 @@ def _partitioned_checkpoints(
     if activations.checkpointing != "full" or not kept:
         return
     tp, accum = view.job.parallelism.tp, view.job.workload.grad_accum
-    shard = int(kept[0][1].value)
+    shard = kept[0][1].value
     layers = sum(count for count, _ in kept)
     if settings["partition_activations"] and tp > 1:
         full = apply(padded_bytes, num_params=shard * tp, element_bytes=1, ranks=tp)
@@ -230,7 +231,8 @@ def _group_size(view: RankView, part: Part, row: Pass, settings: dict[str, Any])
         "node": per_node,
         "across_nodes": max(1, part.shard_ranks // per_node),
     }
-    return int(sizes[row.group])
+    size: int = sizes[row.group]
+    return size
 
 
 def _collectives(view: RankView, part: Part, settings: dict[str, Any]) -> Iterator[Collective]:
@@ -267,15 +269,17 @@ def _shards_sent(view: RankView, part: Part, row: Pass) -> int:
     if not row.of_shard:
         return 1
     if row.group == "across_nodes":
-        return min(view.job.parallelism.gpus_per_node or part.shard_ranks, int(part.shard_ranks))
-    return int(part.shard_ranks)
+        size: int = min(view.job.parallelism.gpus_per_node or part.shard_ranks, part.shard_ranks)
+        return size
+    ranks: int = part.shard_ranks
+    return ranks
 
 
 def _volume(view: RankView, part: Part, row: Pass, count: int, shards: int) -> Fraction:
     """Multiples of Ψ times the element size, as the papers print it."""
     native = part.param_dtype if row.tensor == "params" else part.reduce_dtype
     narrower = Fraction(DTYPE_BITS[row.wire_dtype or native], DTYPE_BITS[native])
-    return LEGS[row.op] * count * narrower * Fraction(part.num_params, view.num_model_params) / shards
+    return LEGS[row.op] * count * narrower * part.num_params / view.num_model_params / shards
 
 
 def _fits_node(view: RankView, row: Pass, size: int) -> bool:

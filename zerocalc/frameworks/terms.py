@@ -61,7 +61,8 @@ class Term:
     @property
     def bytes(self) -> int:
         """Bytes on the rank that holds most."""
-        return int(self.amount.value)
+        value: int = self.amount.value
+        return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +91,14 @@ class Collective:
     @property
     def full_bytes(self) -> int:
         """Bytes of the whole tensors, summed over the calls."""
-        return self.count * int(self.full.value) if self.full_bytes_in_all is None else self.full_bytes_in_all
+        one: int = self.full.value
+        return self.count * one if self.full_bytes_in_all is None else self.full_bytes_in_all
 
     @property
     def sent_bytes(self) -> int:
         """Bytes one rank sends, summed over the calls."""
-        return int(self.sent.value)
+        value: int = self.sent.value
+        return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,8 @@ class Traffic:
     @property
     def bytes(self) -> int:
         """Bytes per rank and optimizer step."""
-        return int(self.amount.value)
+        value: int = self.amount.value
+        return value
 
 
 @dataclass(slots=True)
