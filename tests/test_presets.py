@@ -726,6 +726,7 @@ def test_loading_parses_one_row_only(monkeypatch):
     ):
         parsed.clear()
         presets._shipped.cache_clear()
+        presets._load_shipped.cache_clear()
         load(name)
         assert len(parsed) == 1
         assert parsed[0] < 6000

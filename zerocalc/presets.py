@@ -14,7 +14,7 @@ import re
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from zerocalc.errors import FileError, UnknownNameError, unknown_name
 from zerocalc.preset_hardware import Gpu, Node, read_gpu, read_node
@@ -52,6 +52,7 @@ SINGULAR = {
 }  # fmt: skip
 LARGEST_FILE_BYTES = 2**20
 
+T = TypeVar("T")
 _HERE = Path(__file__).parent
 SHIPPED = _HERE / "_presets" if (_HERE / "_presets").is_dir() else _HERE.parent / "presets"
 _HEADER = re.compile(r'^\[("?)([^\[\]"\n]+)\1\][ \t]*(?:#.*)?$', re.MULTILINE)
@@ -91,14 +92,26 @@ def show(kind: str, name: str, *, directory: Path | str | None = None) -> dict[s
     return {**table, "config": config} if config else table
 
 
+def _load(kind: str, name: str, directory: Path | str | None, read: Callable[[Preset], T]) -> T:
+    """Find a row and read it; what is shipped is read once per process."""
+    if directory is None:
+        return cast("T", _load_shipped(kind, name, read))
+    return read(find(kind, name, directory=directory))
+
+
+@lru_cache(maxsize=1024)
+def _load_shipped(kind: str, name: str, read: Callable[[Preset], object]) -> object:
+    return read(find(kind, name))
+
+
 def load_gpu(name: str, *, directory: Path | str | None = None) -> Gpu:
     """Load a GPU by id or alias."""
-    return read_gpu(find("gpus", name, directory=directory))
+    return _load("gpus", name, directory, read_gpu)
 
 
 def load_node(name: str, *, directory: Path | str | None = None) -> Node:
     """Load a node by id or alias; `load_gpu(node.gpu)` gives its accelerator."""
-    return read_node(find("nodes", name, directory=directory))
+    return _load("nodes", name, directory, read_node)
 
 
 def load_model(name: str, *, directory: Path | str | None = None) -> ModelPreset:
@@ -109,19 +122,19 @@ def load_model(name: str, *, directory: Path | str | None = None) -> ModelPreset
 
 def load_optimizer(name: str, *, directory: Path | str | None = None) -> Optimizer:
     """Load an optimizer by id or alias."""
-    return read_optimizer(find("optimizers", name, directory=directory))
+    return _load("optimizers", name, directory, read_optimizer)
 
 
 def load_precision(name: str, *, directory: Path | str | None = None) -> Precision:
     """Load a precision by id or alias."""
-    return read_precision(find("precisions", name, directory=directory))
+    return _load("precisions", name, directory, read_precision)
 
 
 def load_reserve(name: str = "default", *, directory: Path | str | None = None) -> Reserve:
     """Load a named reserve, such as `gpu.reserve`, from the overheads."""
     from zerocalc.preset_overheads import read_reserve
 
-    return read_reserve(find("overheads", name, directory=directory))
+    return _load("overheads", name, directory, read_reserve)
 
 
 def load_overhead(name: str, *, directory: Path | str | None = None) -> Overhead:

@@ -27,6 +27,8 @@ COMMANDS = {
     "estimate": ("zerocalc.cli.estimate", "one configuration in full: every term, phase and collective"),
     "params": ("zerocalc.cli.params", "exact parameter counts of a model or config.json"),
     "solve": ("zerocalc.cli.solve", "the unknown: largest model, fewest GPUs, cheapest strategy"),
+    "check": ("zerocalc.cli.check", "budgets in zerocalc.toml, for CI"),
+    "diff": ("zerocalc.cli.diff", "what changed between two answers or revisions, and why"),
     "explain": ("zerocalc.cli.explain", "where a number comes from: formula, inputs, source"),
     "presets": ("zerocalc.cli.presets", "models, GPUs, nodes, optimizers, precisions by name"),
     "schema": ("zerocalc.cli.schema", "JSON Schema of any output or input file"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerocalc.cli.options import OUTPUT_WORDS
 from zerocalc.errors import UsageError
-from zerocalc.render import FORMATS, Look, format_for, render
+from zerocalc.render import FORMATS, Look, format_for, formats_of, render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ def emit(result: Any, typed: Mapping[str, Any]) -> None:
 
     Raises UsageError for a format or unit that does not exist, OSError where the place cannot be written.
     """
-    sink = sink_of(typed)
+    sink = sink_of(typed, result.kind)
     text = render(result, sink.fmt, sink.look)
     if sink.path is not None:
         from zerocalc.cli.files import write_atomically
@@ -41,11 +41,11 @@ def emit(result: Any, typed: Mapping[str, Any]) -> None:
     _write(text)
 
 
-def sink_of(typed: Mapping[str, Any]) -> Sink:
-    """Read the output options: flag first, then the file's suffix, then the environment."""
+def sink_of(typed: Mapping[str, Any], kind: str) -> Sink:
+    """Read the output options of a kind of answer: flag first, then the file's suffix, then the environment."""
     path = typed.get("output")
     path = None if path in {None, "-"} else str(path)
-    fmt = _format(typed.get("format"), path)
+    fmt = _format(typed.get("format"), path, formats_of(kind))
     units = _units(typed.get("units"))
     stream = sys.stdout
     to_terminal = path is None and stream is not None and stream.isatty()
@@ -60,13 +60,13 @@ def sink_of(typed: Mapping[str, Any]) -> Sink:
     return Sink(fmt, look, path)
 
 
-def _format(flag: str | None, path: str | None) -> str:
+def _format(flag: str | None, path: str | None, known: tuple[str, ...]) -> str:
     if flag:
-        return one_of(flag, tuple(FORMATS), "--format")
+        return one_of(flag, known, "--format")
     if path and (suffix := PurePath(path).suffix) and not path.startswith("/dev/"):
         return format_for(suffix)
     chosen = os.environ.get("ZEROCALC_FORMAT")
-    return one_of(chosen, tuple(FORMATS), "ZEROCALC_FORMAT") if chosen else "table"
+    return one_of(chosen, known, "ZEROCALC_FORMAT") if chosen else "table"
 
 
 def _units(flag: str | None) -> str:

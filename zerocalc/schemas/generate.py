@@ -8,10 +8,11 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from zerocalc import results
+from zerocalc import results, results_check
 from zerocalc.questions.params import Counts
 from zerocalc.questions.presets import PresetAnswer, PresetList
 from zerocalc.schemas import FOLDER
+from zerocalc.schemas.files import FILES
 from zerocalc.specs.job import Job
 
 SOURCES: dict[str, Any] = {
@@ -23,15 +24,23 @@ SOURCES: dict[str, Any] = {
     "params": Counts,
     "presets": PresetList,
     "preset": PresetAnswer,
+    "check": results_check.CheckReport,
+    "diff": results_check.Diff,
+    "baseline": results_check.Baseline,
     "job": Job,
+    **FILES,
 }
+"""What each schema is made from: a class, or a function that writes the schema of a file."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema_of(kind: str) -> dict[str, Any]:
     """The schema of one kind. An answer always carries every key, and names its kind."""
     source = SOURCES[kind]
-    schema = TypeAdapter(source).json_schema(mode="serialization", schema_generator=GenerateJsonSchema)
+    if kind in FILES:
+        schema = source()
+    else:
+        schema = TypeAdapter(source).json_schema(mode="serialization", schema_generator=GenerateJsonSchema)
     if "kind" in schema.get("properties", {}):
         schema["properties"]["kind"] = {"const": kind, "title": "Kind", "type": "string"}
         schema["required"] = list(schema["properties"])

@@ -46,7 +46,7 @@ class Budget(Spec):
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     """Unique; `zerocalc check NAME` runs this one alone."""
-    job: dict[str, Any] | str = {}
+    job: dict[str, Any] | str = Field(default_factory=dict)
     """The flags of `zerocalc estimate` as keys, or the path of a job file."""
     level: Level = "error"
     """`error` fails the check when a limit is passed, `warn` prints and passes."""
@@ -62,7 +62,7 @@ class Budget(Spec):
 class Project(Spec):
     """`zerocalc.toml`, or `[tool.zerocalc]` of pyproject.toml."""
 
-    job: dict[str, Any] | str = {}
+    job: dict[str, Any] | str = Field(default_factory=dict)
     """What the budgets share; a budget's own keys and files come first."""
     baseline: str | None = None
     """The file of the last accepted figures, for `max_increase`; `check --write-baseline` writes it."""
