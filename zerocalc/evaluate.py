@@ -170,8 +170,9 @@ def request_of(job: Job) -> dict[str, Resolved]:
         **{f"settings.{name}": value for name, value in job.settings.items()},
     }
     derived = {"data_parallel_size", "shard_size", "expert_shard_size"}
+    origins = {**(job.speed.origins if job.speed else {}), **job.origins}
     return {
-        word: Resolved(value=value, origin=job.origins.get(word, "derived" if word in derived else "default"))
+        word: Resolved(value=value, origin=origins.get(word, "derived" if word in derived else "default"))
         for word, value in values.items()
     }
 

@@ -46,6 +46,8 @@ def resolve_speed(g: Givens, gpu: Gpu | None, node: Node | None) -> Speed | None
     if not 0 < mfu <= 1:
         raise SpecError(f"{g.where('mfu')}: must be above 0 and at most 1 (got {g.raw('mfu')})")
     origins["mfu"] = g.origin("mfu", default="assumed")
+    if "tokens" in g:
+        origins["tokens"] = g.origin("tokens")
     return Speed(mfu=mfu, tokens=g.count("tokens", maximum=10**15), origins=origins, **rates)
 
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from zerocalc._version import __version__
-from zerocalc.results_time import Timing
+from zerocalc.results_time import Crossover, Timing
 
 SCHEMA_VERSION = "0.1"
 
@@ -203,6 +203,8 @@ class Estimates(Answer):
 
     results: list[StrategyResult]
     dividing_line: DividingLine | None = None
+    crossovers: list[Crossover] = field(default_factory=list)
+    """Pairs of timed strategies of which one sends more to hold less."""
     assumptions: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

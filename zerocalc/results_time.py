@@ -58,9 +58,15 @@ class Timing:
     links: list[LinkTime]
     exposed_s: float
     """Communication that nothing can hide: every micro-step's first gather and last reduction."""
+    untimed_bytes: int
+    """What a rank moves over links whose rates are not known; the bounds leave it out."""
     cpu_optimizer_s: float | None
     bubble_factor: float
     """How much longer a step takes because pipeline stages wait; 1 without a pipeline."""
+    upper_over_lower: float
+    """How far apart the bounds of a step are."""
+    tokens_per_gpu: int
+    """Tokens one rank works on per optimizer step, to be held against `tokens_to_hide`."""
     tokens_per_step: int
     tokens_per_s: Bounds
     efficiency: dict[str, float]
@@ -68,3 +74,18 @@ class Timing:
     training: Training | None
     origins: dict[str, str]
     """Where each rate came from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossover:
+    """A strategy that saves memory by sending more, held against the one that it does without."""
+
+    framework: str
+    strategy: str
+    against: str
+    lower_difference_s: float
+    """By how much longer its step takes at least; negative where it is shorter."""
+    upper_difference_s: float
+    """By how much longer its step takes when nothing overlaps."""
+    tokens_to_hide: float | None
+    """Tokens per GPU and optimizer step from which compute hides the wire traffic of both; null where nothing is sent."""

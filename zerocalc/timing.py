@@ -54,14 +54,21 @@ def step_time(view: RankView, plan: Plan) -> Timing | None:
         compute=compute,
         links=[_link_time(use, compute, job) for use in uses],
         exposed_s=_exposed_s(view, plan, speed),
+        untimed_bytes=_moved_bytes(plan) - sum(use.num_bytes for use in uses),
         cpu_optimizer_s=adam,
         bubble_factor=bubble,
+        upper_over_lower=step.upper / step.lower,
+        tokens_per_gpu=rank_tokens(job),
         tokens_per_step=tokens,
         tokens_per_s=rate,
         efficiency=dict(_efficiency(job, speed)),
         training=_training(job, rate),
         origins=dict(speed.origins),
     )
+
+
+def _moved_bytes(plan: Plan) -> int:
+    return sum(row.sent_bytes for row in plan.collectives) + sum(row.bytes for row in plan.traffic)
 
 
 def rank_tokens(job: Job) -> int:

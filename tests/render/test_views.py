@@ -1,12 +1,10 @@
 """What an answer says beside its numbers."""
 
 import re
-from dataclasses import replace
 
 import zerocalc
 from zerocalc.render import Look, render
 from zerocalc.render.views.common import by_group
-from zerocalc.results_time import Crossover
 
 from .answers import comparison, every_answer, job
 
@@ -114,23 +112,3 @@ def test_frameworks_side_by_side_get_a_column():
     assert "Strategy Framework Params" in text
     assert "DDP paper 140.0" in text
     assert "DDP other 140.0" in text
-
-
-def test_what_saved_memory_costs_in_time():
-    crossover = Crossover(
-        framework="paper", strategy="zero3", against="zero2",
-        lower_difference_s=-0.0012, upper_difference_s=0.05, tokens_to_hide=889.3,
-    )  # fmt: skip
-    text = _text(replace(comparison("bare"), crossovers=[crossover]))
-    assert (
-        "ZeRO-3: −0.00120 to +0.0500 s a step against ZeRO-2; compute hides the wire from 890 tokens per GPU"
-        in text
-    )
-
-
-def test_time_is_shown_as_bounds():
-    timed = zerocalc.job("llama-3-8b", gpus=16, node="dgx-h100", micro_batch=1, seq_len=4096, tokens="1t")
-    text = _text(zerocalc.estimate(timed))
-    assert "Time of one optimizer step; seconds Part GB/s At least At most Tokens to hide" in text
-    assert "Training: 1,000,000,000,000 tokens take" in text
-    assert "Step >= Step <= Exposed" in _text(zerocalc.compare(timed))

@@ -8,6 +8,7 @@ from zerocalc.errors import UsageError, unknown_name
 from zerocalc.evaluate import evaluate, excluded_of, inapplicable, request_of, with_framework
 from zerocalc.formulas.states import floor_line_bytes
 from zerocalc.frameworks import framework_named
+from zerocalc.questions.crossover import crossovers
 from zerocalc.rank import rank_views
 from zerocalc.results import DividingLine, Estimates, OffloadResult, StrategyResult
 from zerocalc.questions.solve import smallest_degree
@@ -49,6 +50,7 @@ def compare(
         request=request_of(job),
         results=results,
         dividing_line=dividing_line(job),
+        crossovers=crossovers(results),
         assumptions=_merged(list(job.assumptions), *(plan.assumptions for plan in plans)),
         excluded=_merged(*(excluded_of(plan) for plan in plans)),
         warnings=_merged(list(job.warnings), *(plan.warnings for plan in plans)),

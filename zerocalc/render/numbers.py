@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from zerocalc.results_time import Bounds
 
 UNITS = {"GB": 10**9, "GiB": 2**30}
 MINUS = "−"
@@ -76,6 +79,22 @@ def times_psi(volume: float) -> str:
 def seconds(duration: float) -> str:
     """A duration in seconds, to three digits: `0.200`, `0.00493`, `12.3`."""
     return f"{duration:#.3g}" if duration < 1000 else f"{duration:,.0f}"
+
+
+def between(bounds: Bounds, write: Callable[[float], str]) -> str:
+    """Both bounds, `0.568–1.96`; one number where they are written alike."""
+    lower, upper = write(bounds.lower), write(bounds.upper)
+    return lower if lower == upper else f"{lower}–{upper}"
+
+
+def seconds_between(bounds: Bounds) -> str:
+    """Bounds in seconds."""
+    return between(bounds, seconds)
+
+
+def tokens(number: float) -> str:
+    """Tokens that are needed, never rounded down."""
+    return count(ceil(number))
 
 
 def rate(bytes_per_s: float) -> str:

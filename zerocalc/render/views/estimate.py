@@ -54,7 +54,7 @@ def _one(result: Estimates, row: StrategyResult, look: Look) -> Iterator[Block]:
             yield _terms(f"{label}; {units} per rank by phase", memory.terms, memory.phases, units)
     yield _collectives(row.communication, units)
     if row.time is not None:
-        yield from timing.in_full(row.time)
+        yield from timing.in_full(result, row, row.time, units)
     yield Note(_peak(row, units), "Peak")
     yield _floor(row, units)
     for tier, label in TIERS.items():
