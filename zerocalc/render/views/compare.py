@@ -40,8 +40,8 @@ def view(result: Estimates, look: Look) -> Document:
     if any(row.memory and (row.memory.cpu.terms or row.memory.nvme.terms) for row in result.results):
         blocks.append(_tier_table(result, look))
     blocks += timing.compared(result.results)
-    blocks += [Note(f"{label_of(row.strategy)} does not apply: {row.reason}") for row in _refused(result)]
     blocks += timing.crossed(result.crossovers)
+    blocks += [Note(f"{label_of(row.strategy)} does not apply: {row.reason}") for row in _refused(result)]
     blocks += _peaks(result)
     if result.dividing_line is not None:
         blocks.append(Note(_dividing(result, result.dividing_line, look.units)))
