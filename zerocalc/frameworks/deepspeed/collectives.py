@@ -62,7 +62,7 @@ def _volume(engine: Engine, op: str, tensor: str, dtype: str, elements: int) -> 
     if tensor in SCALARS:
         return Fraction(0)
     narrower = Fraction(_BITS[dtype], _BITS[engine.param_dtype])
-    return _LEGS.get(op, 1) * narrower * Fraction(elements, int(engine.view.num_model_params))
+    return _LEGS.get(op, 1) * narrower * elements / int(engine.view.num_model_params)
 
 
 def _in_node(engine: Engine, ranks: int, over: str) -> bool:

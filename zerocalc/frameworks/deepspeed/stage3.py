@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.formulas.deepspeed import (
@@ -73,13 +74,21 @@ def sub_groups(engine: Engine, group: Group) -> list[tuple[Param, ...]]:
         return [group.params]
     found: list[list[Param]] = [[]]
     elements = 0
-    for param in group.params:
+    params = group.params if engine.shapes_known else _pieces(group, size)
+    for param in params:
         found[-1].append(param)
         elements += ceil_div(param.numel, group.ranks)
         if elements >= size:
             found.append([])
             elements = 0
     return [tuple(members) for members in found if members]
+
+
+def _pieces(group: Group, size: int) -> Iterator[Param]:
+    """A bare count has no tensors to cut between: it is cut where a sub-group is full."""
+    for param in group.params:
+        for start in range(0, param.numel, size * group.ranks):
+            yield replace(param, numel=min(size * group.ranks, param.numel - start))
 
 
 def persistent_params(engine: Engine) -> list[Param]:
