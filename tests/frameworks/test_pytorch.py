@@ -41,6 +41,7 @@ def settings_of(config: dict[str, Any], *, fake: bool) -> dict[str, Any]:
     settings |= {"foreach": config.get("foreach", False), "activation_device": "cpu"}
     if config["kind"] == "ddp":
         settings["no_sync"] = config.get("accum", 1) > 1 and not config.get("sync_every", False)
+        settings["broadcast_buffers"] = config.get("broadcast_buffers", True)
         settings["ddp_comm_hook"] = "bf16_compress" if "hook" in config else "none"
     if config["kind"] == "fsdp1":
         settings["fsdp_version"] = 1
@@ -135,11 +136,7 @@ def test_every_rank_holds_what_was_measured(name: str) -> None:
         held = rank_states(view, rank)
         states = {key: value for key, value in facts.items() if key != "live"}
         assert {key: held.get(key, 0) for key in states} == states
-        assert (
-            sum(held.get(key, 0) for key in (*states, "gradient_buckets") if key in held)
-            - (held.get("gradient_buckets", 0) * ("gradient_buckets" in states))
-            == facts["live"]
-        )
+        assert sum(states.values()) == facts["live"]
 
 
 @pytest.mark.parametrize("name", [name for name, run in RUNS.items() if not run["fake"]])
@@ -176,10 +173,7 @@ def test_peaks_of_large_models_are_within_three_percent(name: str) -> None:
 def test_peaks_of_small_models_are_within_five_percent(name: str) -> None:
     predicted, measured = peaks(measured_job(name)), RUNS[name]["peaks"]
     assert max(predicted.values()) == pytest.approx(max(measured.values()), rel=0.05)
-    if name == "torch.zero1.gpt2.w2":
-        # Rank 0, which was measured, updates the largest tensor; rank 1 holds more and is the answer.
-        predicted.pop("optimizer_step")
-    assert predicted == pytest.approx({part: measured[part] for part in predicted}, rel=0.05)
+    assert predicted == pytest.approx(measured, rel=0.05)
 
 
 def test_a_seven_billion_llama_on_64_ranks() -> None:
@@ -193,7 +187,7 @@ def test_a_seven_billion_llama_on_64_ranks() -> None:
 
 
 def test_tensors_are_dealt_to_the_lightest_rank() -> None:
-    assert deal((4, 4, 3, 9, 1), 2) == [[3], [0, 1, 2, 4]] or deal((4, 4, 3, 9, 1), 2) == [[3, 4], [0, 1, 2]]
+    assert deal((4, 4, 3, 9, 1), 2) == [[3, 4], [0, 1, 2]]
 
 
 @cache

@@ -1,4 +1,8 @@
-"""Trim measured PyTorch runs to the facts that tests need: `python -m tests.frameworks.trim_torch RESULTS`."""
+"""Trim measured PyTorch runs to the facts that tests need: `python -m tests.frameworks.trim_torch RESULTS...`.
+
+Two folders were trimmed: the shared measurements, and further runs of the same harness (torch 2.13, gloo on CPU) made
+after the code was written: small buckets, worlds of 3 and 4, other models and options.
+"""
 
 from __future__ import annotations
 
@@ -64,17 +68,21 @@ def run_of(data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def main(results: Path) -> None:
+RACES = {"torch.fsdp1.mlp_odd.gradop.orig.w3", "torch.fsdp2.llama_gqa.default.bf16_fp32.accum2_sync.w2"}
+"""Runs in which one rank's gloo thread still held its copy of a gradient when the ledger was read."""
+
+
+def main(*folders: Path) -> None:
     """Write `models.json`, `runs.json` (small models) and `traces.json` (one rank of large ones)."""
     models, runs, traces = {}, {}, {}
-    for path in sorted(results.glob("torch.*.json")):
+    for path in sorted(path for folder in folders for path in folder.glob("torch.*.json") if path.stem not in RACES):
         data = json.loads(path.read_text())
         models[data["config"]["model"]] = {
             "config": data["model_config"],
             "param_shapes": data["param_shapes"],
         }
         runs[path.name.removesuffix(".json")] = run_of(data)
-    for path in sorted(results.glob("fake.fsdp2*.json")):
+    for path in sorted(path for folder in folders for path in folder.glob("fake.fsdp2*.json")):
         data = json.loads(path.read_text())
         traces[path.name.removesuffix(".json")] = {
             "config": {key: value for key, value in data["config"].items() if key != "name"},
@@ -90,4 +98,4 @@ def main(results: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(*map(Path, sys.argv[1:]))

@@ -54,9 +54,11 @@ def holding_of(setup: Setup, group: Group, part: Part, rank: int | None) -> Hold
     """What one rank holds of a part; with `use_orig_params` optimizer states follow the original tensors."""
     cut = _shards(setup, group, part)
     flat = [(n, _flat(ceil_div(inputs["unit_params"], group.ranks))) for n, inputs in cut.groups]
-    optimizer, tensors = cut, flat
+    optimizer, tensors, largest = cut, flat, None
     if setup.settings["use_orig_params"]:
-        tensors = _own_tensors(setup, group, part, rank)
+        shares = _shares(setup, group, part, rank)
+        tensors = max(shares, key=lambda own: (sum(n * t.numel for n, t in own), sum(n for n, _ in own)))
+        largest = max((tensor.numel for own in shares for _, tensor in own), default=None)
         optimizer = Cut(tensor_bytes, tuple((n, {"num_params": tensor.numel}) for n, tensor in tensors))
     return Holding(
         part=part,
@@ -64,6 +66,7 @@ def holding_of(setup: Setup, group: Group, part: Part, rank: int | None) -> Hold
         optimizer=optimizer,
         local=local_layout(tensors),
         num_tensors=sum(n for n, _ in tensors),
+        largest=largest,
         shards=group.ranks,
         optimizer_shards=group.ranks,
         falls=group.replicas == 1,
@@ -85,18 +88,17 @@ def _shards(setup: Setup, group: Group, part: Part) -> Cut:
     return Cut(flat_shard_bytes, tuple(groups))
 
 
-def _own_tensors(setup: Setup, group: Group, part: Part, rank: int | None) -> list[tuple[int, Tensor]]:
-    """The pieces of a part's tensors on one rank: by default the rank with most."""
+def _shares(setup: Setup, group: Group, part: Part, rank: int | None) -> list[list[tuple[int, Tensor]]]:
+    """The pieces of a part's tensors on one rank, or on each."""
     ranks = range(group.ranks) if rank is None else [rank % group.ranks]
-    shares = (
+    return [
         [
-            (block.count, tensor)
+            (block.count, piece)
             for block in group.blocks
-            for tensor in _own(setup, block, part, group.ranks, own)
+            for piece in _own(setup, block, part, group.ranks, own)
         ]
         for own in ranks
-    )
-    return max(shares, key=lambda share: (sum(n * t.numel for n, t in share), sum(n for n, _ in share)))
+    ]
 
 
 def _own(setup: Setup, block: Block, part: Part, ranks: int, rank: int) -> list[Tensor]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import UsageError
-from zerocalc.formulas.fsdp import tensor_bytes
-from zerocalc.frameworks.pytorch.fsdp2_cuts import gathered_cut, holding_of, padded_cut
+from zerocalc.formulas.fsdp import padded_rows_bytes, tensor_bytes
+from zerocalc.formulas.registry import apply_grouped
+from zerocalc.frameworks.pytorch.fsdp2_cuts import gathered_cut, holding_of, padded_cut, rows_of
 from zerocalc.frameworks.pytorch.messages import Call, Wire, collective
 from zerocalc.frameworks.pytorch.model import groups_of, say_sharded, setup_of, shapes_known
 from zerocalc.frameworks.pytorch.moments import spread, terms_of
@@ -23,15 +25,16 @@ from zerocalc.frameworks.pytorch.states import (
 )
 from zerocalc.frameworks.pytorch.turn import say_activations, turn_of
 from zerocalc.frameworks.pytorch.working_set import working_set
-from zerocalc.frameworks.terms import FORWARD_BACKWARD, Collective, Plan, Term
+from zerocalc.frameworks.terms import FORWARD_BACKWARD, Collective, Plan, Term, Traffic
 from zerocalc.units import dtype_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from zerocalc.frameworks.pytorch.model import Block, Group, Settings, Setup
+    from zerocalc.frameworks.pytorch.model import Block, Group, Member, Settings, Setup
     from zerocalc.rank import Part, RankView
 
+EXPERT_DIMENSIONS = 3
 Rows = list[tuple[Wire, list[Call], int]]
 
 
@@ -39,11 +42,12 @@ def plan(view: RankView, settings: Settings, rank: int = 0) -> Plan:
     """States, working set and messages of one rank: rank 0 has no padding and so holds most."""
     setup = setup_of(view, settings, casts=True)
     answer = Plan()
-    groups = groups_of(view, settings["wrap"])
+    groups = [placed(group, settings) for group in groups_of(view, settings["wrap"])]
     for group in groups:
         for part in group.parts:
             answer.terms += state_terms(setup, group, part, rank)
         answer.collectives += messages(setup, group)
+        answer.traffic += traffic(setup, group)
     answer.terms += buffers_terms(setup)
     answer.terms += initial_terms(setup)
     answer.terms = spread(answer.terms, turn_terms(setup, groups))
@@ -51,6 +55,25 @@ def plan(view: RankView, settings: Settings, rank: int = 0) -> Plan:
     say_activations(setup, answer)
     say_offload(view, answer, possible=True)
     return answer
+
+
+def placed(group: Group, settings: Settings) -> Group:
+    """The group with the dimension that is sharded in front: fused experts may be cut along their second one."""
+    if settings["shard_placement_fn"] == "none":
+        return group
+
+    def turned(member: Member) -> Member:
+        shape = member.tensor.shape
+        if member.tensor.kind != "expert" or len(shape) < EXPERT_DIMENSIONS:
+            return member
+        if shape[1] % group.ranks:
+            raise UsageError(
+                f"shard_placement_fn: {shape[1]:,} rows of {member.tensor.name} over {group.ranks} ranks"
+            )
+        return member._replace(tensor=replace(member.tensor, shape=(shape[1], shape[0], *shape[2:])))
+
+    blocks = tuple(replace(block, members=tuple(map(turned, block.members))) for block in group.blocks)
+    return replace(group, blocks=blocks)
 
 
 def state_terms(setup: Setup, group: Group, part: Part, rank: int) -> Iterator[Term]:
@@ -114,6 +137,32 @@ def messages(setup: Setup, group: Group) -> Iterator[Collective]:
         row = collective(setup.view, wire, calls, passes)
         if row is not None:
             yield row
+
+
+def traffic(setup: Setup, group: Group) -> Iterator[Traffic]:
+    """Under the CPU offload policy: shards up for every gather in their resting type, reduced gradients down."""
+    if offload_tier(setup.view) == "gpu":
+        return
+    settings = setup.settings
+    syncs = setup.accum if settings["requires_gradient_sync"] else 1
+    up, down = [], []
+    for block in group.blocks:
+        again = not group.forward_only and reshard_ranks(block, group, settings) is not None
+        for member in block.members:
+            inputs = {
+                **rows_of(member.tensor, group.ranks),
+                "element_bytes": setup.types.resting_bytes(member.part),
+            }
+            up.append((block.count * setup.accum * (1 + again), inputs))
+            if member.part.trainable:
+                down.append((block.count * syncs, inputs))
+    yield Traffic(
+        link="host", direction="from_host", name="params", amount=apply_grouped(padded_rows_bytes, up)
+    )
+    if down:
+        yield Traffic(
+            link="host", direction="to_host", name="grads", amount=apply_grouped(padded_rows_bytes, down)
+        )
 
 
 def _gathers(setup: Setup, group: Group) -> Rows:

@@ -73,9 +73,7 @@ def collective(view: RankView, wire: Wire, calls: Sequence[Call], passes: int) -
 def _volume(view: RankView, wire: Wire, total: int) -> Fraction:
     """Multiples of Ψ times the size of a parameter in the precision's own type."""
     params: Any = view.num_model_params
-    return LEGS[wire.op] * Fraction(
-        total, int(params) * Fraction(dtype_bytes(view.job.precision.param_dtype))
-    )
+    return LEGS[wire.op] * total / (int(params) * Fraction(dtype_bytes(view.job.precision.param_dtype)))
 
 
 def _inside_node(view: RankView, wire: Wire) -> bool:

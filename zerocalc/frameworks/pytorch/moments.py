@@ -42,21 +42,30 @@ class Held(NamedTuple):
 
 def total(moment: Iterable[Held]) -> int:
     """Bytes of a moment."""
-    return sum(int(each.amount.value) for each in moment)
+    return sum(each.amount.value for each in moment)
 
 
 def terms_of(moments: Mapping[str, Iterable[Held]]) -> list[Term]:
     """One term per name and amount, live at every moment that holds it; nothing is counted twice at one moment."""
-    merged: dict[tuple[str, int, str], tuple[Held, list[str]]] = {}
+    merged: list[tuple[Held, list[str]]] = []
     for phase in (*TURN, BACKWARD_END):
         for held in moments.get(phase, ()):
             if not held.amount.value:
                 continue
-            key = (held.name, int(held.amount.value), held.amount.expression)
-            merged.setdefault(key, (held, []))[1].append(phase)
+            alike = next((phases for other, phases in merged if _alike(held, other)), None)
+            if alike is None:
+                merged.append((held, [phase]))
+            else:
+                alike.append(phase)
     return [
-        Term(name=held.name, amount=held.amount, phases=tuple(phases)) for held, phases in merged.values()
+        Term(name=held.name, amount=held.amount, phases=tuple(phases)) for held, phases in merged
     ]
+
+
+def _alike(held: Held, other: Held) -> bool:
+    """Whether two moments hold the same thing."""
+    same_name = held.name == other.name and held.amount.expression == other.amount.expression
+    return same_name and bool(held.amount.value == other.amount.value)
 
 
 def spread(terms: Iterable[Term], moments: Iterable[Term]) -> list[Term]:

@@ -67,6 +67,11 @@ SETTINGS = (
         "(default: fp32 for a precision with master weights, else none: that of the gradients)",
     ),
     Setting(
+        name="shard_placement_fn", kind="str", default="none", choices=("none", "experts_dim1"), strategies=_SHARDED,
+        doc="fully_shard: experts_dim1 cuts fused experts along their second dimension, as torchtitan does where there "
+        "are more ranks than experts; otherwise each rank pads to a whole expert",
+    ),
+    Setting(
         name="requires_gradient_sync", kind="bool", default=True, strategies=_SHARDED,
         doc="fully_shard: false reduces in the last micro-step only and keeps whole gradients until then",
     ),

@@ -59,6 +59,8 @@ class Holding:
     """The rank's own tensors, as the optimizer sees them."""
     num_tensors: int
     """Tensors that the optimizer updates on this rank."""
+    largest: int | None = None
+    """Elements of the largest tensor that any rank updates, where ranks update different ones."""
     shards: int = 1
     """Ranks over which parameters and gradients are dealt."""
     optimizer_shards: int = 1
@@ -137,7 +139,7 @@ def _temporaries(setup: Setup, holding: Holding) -> Evaluated | None:
     sizes = [(n, tensor.numel) for tensor, n in holding.local.grouped()]
     num_params, copies = sum(n * size for n, size in sizes), 1
     if not settings["foreach"]:
-        num_params, copies = max((size for _, size in sizes), default=0), 2
+        num_params, copies = holding.largest or max((size for _, size in sizes), default=0), 2
     return apply(temporary_bytes, num_params=num_params, element_bytes=element, copies=copies)
 
 

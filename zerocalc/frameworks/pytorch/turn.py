@@ -63,7 +63,7 @@ class Turn:
     def working(self) -> LayerActivations:
         """What the layer in work keeps, recomputed where it was not kept."""
         layers = self.estimate.recomputed or self.estimate.layers
-        return max(layers, key=lambda layer: int(layer.bytes))
+        return max(layers, key=lambda layer: layer.bytes)
 
     def at_mlp_norm(self) -> list[Part]:
         """The layer in work when its MLP is done: attention's tensors, and a norm's gradient being computed."""

@@ -57,6 +57,8 @@ class WorkingSet:
     """Ranks over which they stay dealt instead, for an integer `reshard_after_forward`."""
     root_leaves: bool
     """Whether the root is freed after forward, and so gathered again as backward begins."""
+    replicated: bool
+    """Whether shards are all-reduced between replicas."""
 
     def moments(self) -> Mapping[str, list[Held]]:
         """What is held at each moment of a micro-step."""
@@ -206,8 +208,15 @@ class WorkingSet:
     def _root_reduction(self) -> list[Held]:
         """The root's reduction: gradients copied into its input, or the input copied again by the backend."""
         root = self.units.before
-        common = [*self._reducing(root), *self._reduced_grads(self.units.layers)]
+        common = [*self._reducing(root), *self._reduced_grads(self.units.layers), *self._all_reduced()]
         return common + max((self._gradients(trained(root)), self._reduced_by_copy(root)), key=total)
+
+    def _all_reduced(self) -> list[Held]:
+        """Buffers of the layers' all-reduces, which stay until backward is over where they are not the gradients."""
+        types = self.setup.types
+        if not self.replicated or (types.reduce == types.storage and self.setup.accum == 1):
+            return []
+        return SHARD.held("all_reduce_buffers", trained(self.units.layers), dtype_bytes(types.reduce))
 
     def _reduced_by_copy(self, root: tuple[Slot, ...]) -> list[Held]:
         """What gloo holds beside the input of a reduction; an embedding's gradient outlives its use."""
@@ -240,4 +249,6 @@ def working_set(
     root_leaves: bool,
 ) -> WorkingSet:
     """The working set of a job's trained model."""
-    return WorkingSet(setup, units_of(groups), turn, keeps, kept_over, root_leaves)
+    own = [group for group in groups if not group.forward_only]
+    replicated = any(group.replicas > 1 for group in own)
+    return WorkingSet(setup, units_of(own), turn, keeps, kept_over, root_leaves, replicated)

@@ -79,7 +79,8 @@ def _holding(view: RankView, part: Part, rank: int | None) -> Holding:
     mine = [member.tensor for member in dealt[chosen] if member.part.name == part.name]
     cut = Cut(tensor_bytes, tuple((1, {"num_params": tensor.numel}) for tensor in mine))
     local = local_layout((1, tensor) for tensor in mine)
-    return Holding(part, whole(part), cut, local, len(mine), optimizer_shards=len(dealt), falls=True)
+    largest = max(member.tensor.numel for share in dealt for member in share) if rank is None else None
+    return Holding(part, whole(part), cut, local, len(mine), largest, optimizer_shards=len(dealt), falls=True)
 
 
 def _updates(setup: Setup) -> Iterator[Collective]:
