@@ -174,16 +174,13 @@ class TestMeasured:
         assert [[n, list(t.shape)] for n, t in layout.named_tensors()] == DATA["models"][name]["param_shapes"]
 
 
-FUNCTIONS = {
-    "ceil": units.ceil, "ceil_div": units.ceil_div, "max": max, "min": min, "int": int,
-    "largest": units.largest, "smallest": units.smallest,
-}  # fmt: skip
+HELPERS = {name: getattr(units, name) for name in ("ceil", "ceil_div", "smallest", "largest")}
 
 
 def recomputed(amount: Any) -> int:
     """A term's bytes from its printed expression and inputs alone."""
     if isinstance(amount, Applied):
-        return int(eval(amount.expression, {"__builtins__": {}}, {**FUNCTIONS, **amount.inputs}))
+        return int(eval(amount.expression, {"__builtins__": {}}, {**HELPERS, **amount.inputs}))
     if isinstance(amount, Grouped):
         return sum(count * recomputed(applied) for count, applied in amount.groups)
     return sum(count * applied.value for _, count, applied in amount.parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerocalc.formulas.registry import formula
-from zerocalc.units import ceil, ceil_div
+from zerocalc.units import ceil, ceil_div, largest
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -100,6 +100,6 @@ def estimator_host_bytes(
 ) -> int:
     """One rank's share of the bytes that DeepSpeed's estimators print for the host of a node."""
     return ceil_div(
-        int(buffer_factor * max(4 * loaded_params * processes * nodes, steady_bytes * num_params) // nodes),
+        buffer_factor * largest(4 * loaded_params * processes * nodes, steady_bytes * num_params) // nodes,
         ranks_on_node,
     )
