@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from zerocalc.cli.options import command as _command
-from zerocalc.cli.options import job_options, model_argument
+from zerocalc.cli.options import emit_option, job_options, model_argument
 
 EXAMPLES = (
     "zerocalc estimate 70b --dp 64 --gpu 80GB --strategy zero3",
     "zerocalc estimate llama-3-8b -n 8 --gpu h100 --strategy zero2 --micro-batch 1 --seq-len 4096",
     "zerocalc estimate 13b -n 16 --node dgx-h100 --strategy zero3 --offload-optimizer cpu",
+    "zerocalc estimate 70b -n 64 --strategy zero3 --micro-batch 1 --emit deepspeed",
 )
 
 
 @_command("estimate", examples=EXAMPLES)
 @model_argument
 @job_options
+@emit_option
 def command(**typed: Any) -> int:
     """Answer for one configuration in full: every term in every phase, every tier, every collective.
 
@@ -30,5 +32,10 @@ def command(**typed: Any) -> int:
     asked = one(question(typed))
     result = estimate(asked.job)
     code = exit_code(result, typed)
-    emit(result, typed)
+    if typed["emit"]:
+        from zerocalc.cli.emitted import emit_fragment
+
+        emit_fragment(asked.job, typed, result.warnings)
+    else:
+        emit(result, typed)
     return code

@@ -150,8 +150,9 @@ _OUTPUT = (
     Row("-q --quiet", "", "only the table", is_flag=True),
     Row("--debug", "", "a traceback when zerocalc itself is at fault", is_flag=True),
 )
-OUTPUT_WORDS = ("format", "output", "units", "color", "quiet", "debug")
+OUTPUT_WORDS = ("format", "output", "units", "color", "quiet", "debug", "emit")
 JOB_SECTIONS = tuple(SECTIONS)
+EMITTED = words_of("deepspeed", "accelerate", "fsdp2", "torchtitan")
 
 
 def _option(row: Row, section: str) -> Callable[[F], F]:
@@ -175,6 +176,12 @@ def output_options(function: F) -> F:
 def presets_option(function: F) -> F:
     """Where the user's own presets are."""
     return _option(SECTIONS["Files"][-1], "Files")(function)
+
+
+def emit_option(function: F) -> F:
+    """The tool whose own file the answer is written as."""
+    row = Row("--emit", "TOOL", "the answer as deepspeed, accelerate, fsdp2 or torchtitan writes it", EMITTED)
+    return _option(row, "Output")(function)
 
 
 def against_option(function: F) -> F:

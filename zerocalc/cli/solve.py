@@ -8,7 +8,7 @@ import click
 
 from zerocalc.cli.complete import words_of
 from zerocalc.cli.options import command as _command
-from zerocalc.cli.options import job_options, model_argument
+from zerocalc.cli.options import emit_option, job_options, model_argument
 
 EXAMPLES = (
     "zerocalc solve gpus 70b --gpu 80GB",
@@ -25,6 +25,7 @@ EXAMPLES = (
 )
 @model_argument
 @job_options
+@emit_option
 def command(quantity: str, **typed: Any) -> int:
     """Solve for the one thing that is not known, under each strategy.
 
@@ -40,5 +41,9 @@ def command(quantity: str, **typed: Any) -> int:
     unknown = one_of(quantity, (*SOLVERS, "strategy"), "QUANTITY")
     asked = question(typed, unknown=unknown)
     result = solve(asked.job, unknown, strategies=asked.strategies_or(COMPARED))
+    if typed["emit"]:
+        from zerocalc.cli.emitted import emit_solution
+
+        return emit_solution(asked.job, result, typed)
     emit(result, typed)
     return solved(result)
