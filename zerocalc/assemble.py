@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerocalc.errors import SpecError
-from zerocalc.readers.jobfile import job_reading
 from zerocalc.readers.reading import Given, Reading
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ def level(data: Mapping[str, Any] | str, label: str, base: Path) -> Reading:
 
     Raises SpecError for an unknown key or a value of the wrong type.
     """
+    from zerocalc.readers.jobfile import job_reading
+
     words = {JOB_FILE: data} if isinstance(data, str) else dict(data)
     path = words.pop(JOB_FILE, None)
     reading = job_reading(words, label, base=base)
@@ -64,25 +65,19 @@ class Assembler:
         """
         from zerocalc.resolve import WORDS, resolve
 
-        merged = self._merged(levels)
+        merged = self.read(levels)
         merged.values["framework"] = _framework(merged)
         _refuse_several(merged)
         presets = merged.files.get("presets")
+        settings = _settings(merged, levels)
         job = resolve(
             {name: given for name, given in merged.values.items() if name in WORDS},
-            _settings(merged, levels),
+            settings,
             presets_dir=Path(presets.value) if presets else None,
         )
-        if not merged.assumptions and not merged.warnings:
-            return job
-        return job.model_copy(
-            update={
-                "assumptions": (*job.assumptions, *dict.fromkeys(merged.assumptions)),
-                "warnings": (*dict.fromkeys(merged.warnings), *job.warnings),
-            }
-        )
+        return completed(job, settings, merged)
 
-    def _merged(self, levels: Sequence[Reading]) -> Reading:
+    def read(self, levels: Sequence[Reading]) -> Reading:
         """Everything that is said; each kind of file is read once, at the level that names it first."""
         merged, read = Reading(), set()
         known: dict[str, Given] = {}
@@ -106,6 +101,26 @@ class Assembler:
         if key not in self._read:
             self._read[key] = row.read(path, ranks)
         return self._read[key]
+
+
+def completed(job: Job, settings: Mapping[str, Given], reading: Reading) -> Job:
+    """The job with settings that a file leaves to `auto` as its own tool fills them in, and with what readers noted."""
+    noted = list(reading.assumptions)
+    changes: dict[str, Any] = {}
+    if any(given.value == "auto" for given in settings.values()):
+        from zerocalc.readers.deepspeed import resolve_auto
+
+        sizes = job.model.architecture.dimensions if job.model.architecture else None
+        resolved, assumptions = resolve_auto(settings, sizes.hidden_size if sizes else None)
+        noted += assumptions
+        origins = {word: origin for word, origin in job.origins.items() if not word.startswith("settings.")}
+        origins |= {f"settings.{name}": given.origin for name, given in resolved.items()}
+        changes = {"settings": {name: given.value for name, given in resolved.items()}, "origins": origins}
+    if not changes and not noted and not reading.warnings:
+        return job
+    changes["assumptions"] = (*job.assumptions, *dict.fromkeys(noted))
+    changes["warnings"] = (*dict.fromkeys(reading.warnings), *job.warnings)
+    return job.model_copy(update=changes)
 
 
 def _refuse_several(merged: Reading) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zerocalc.assemble import PAPER, READERS, Assembler, completed
 from zerocalc.cli.options import OUTPUT_WORDS
 from zerocalc.errors import UsageError
 from zerocalc.readers.reading import Given, Reading
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 
     from zerocalc.specs.job import Job
 
-PAPER = "paper"
-FILE_WORDS = ("job", "deepspeed", "accelerate", "torchtitan")
+FILE_WORDS = tuple(READERS)
 _ELSEWHERE = {*OUTPUT_WORDS, *FILE_WORDS, "presets", "set", "strategy", "framework", "require_fit", "model"}
 
 
@@ -46,8 +46,8 @@ def question(typed: Mapping[str, Any], *, unknown: str = "") -> Question:
     from zerocalc.resolve import resolve
 
     flags = _flags(typed)
-    reading = _files(typed, flags)
-    values = {**reading.values, **flags}
+    reading = Assembler().read([Reading(values=flags, files=_files(typed))])
+    values = dict(reading.values)
     if unknown == "params":
         values.setdefault("model", Given("1b", "default"))
     strategies = _names(values.pop("strategy", None), _strategy_name)
@@ -60,7 +60,7 @@ def question(typed: Mapping[str, Any], *, unknown: str = "") -> Question:
     job = resolve(
         _job_words(values), settings, presets_dir=folder, default_gpus=1 if unknown == "gpus" else None
     )
-    job = _with_notes(_without_auto(job, settings, reading), reading)
+    job = completed(job, settings, reading)
     by_flag = bool(typed.get("strategy")) or len(strategies) > 1
     return Question(job, tuple(given.value for given in strategies) if by_flag else (), frameworks)
 
@@ -105,51 +105,9 @@ def _flags(typed: Mapping[str, Any]) -> dict[str, Given]:
     }
 
 
-def _files(typed: Mapping[str, Any], flags: Mapping[str, Given]) -> Reading:
-    """Everything the named files say; the job file stands before other tools' files."""
-    merged = Reading()
-    if typed.get("job"):
-        from zerocalc.readers.jobfile import read_job
-
-        merged.absorb(read_job(typed["job"]))
-    for name in FILE_WORDS[1:]:
-        inside = merged.values.pop(name, None)
-        path = typed.get(name) or (inside.value if inside else None)
-        if path is not None:
-            merged.absorb(_READERS[name](path, {**merged.values, **flags}))
-    return merged
-
-
-def _whole(values: Mapping[str, Given], word: str) -> int | None:
-    """A rank count that is already known, to complete what a file leaves open."""
-    given = values.get(word)
-    text = str(given.value) if given is not None else ""
-    return int(text) if text.isascii() and text.isdigit() and int(text[:12]) > 0 else None
-
-
-def _deepspeed(path: str, known: Mapping[str, Given]) -> Reading:
-    from zerocalc.readers.deepspeed import read_deepspeed
-
-    return read_deepspeed(path, dp=_whole(known, "dp"))
-
-
-def _accelerate(path: str, known: Mapping[str, Given]) -> Reading:
-    from zerocalc.readers.accelerate import read_accelerate
-
-    return read_accelerate(path, dp=_whole(known, "dp"))
-
-
-def _torchtitan(path: str, known: Mapping[str, Given]) -> Reading:
-    from zerocalc.readers.torchtitan import read_torchtitan
-
-    return read_torchtitan(path, gpus=_whole(known, "gpus"))
-
-
-_READERS: dict[str, Callable[[str, Mapping[str, Given]], Reading]] = {
-    "deepspeed": _deepspeed,
-    "accelerate": _accelerate,
-    "torchtitan": _torchtitan,
-}
+def _files(typed: Mapping[str, Any]) -> dict[str, Given]:
+    """The files that were named."""
+    return {name: Given(typed[name], "flag") for name in FILE_WORDS if typed.get(name)}
 
 
 def _strategy_name(text: str) -> str:
@@ -200,33 +158,6 @@ def _settings_of(frameworks: list[Given], reading: Reading) -> dict[str, Given]:
         names = ", ".join(given.value for given in frameworks)
         reading.warnings.append(f"no effect in framework {names}: {', '.join(foreign)}")
     return {name: given for name, given in reading.settings.items() if name in rows}
-
-
-def _without_auto(job: Job, settings: dict[str, Given], reading: Reading) -> Job:
-    """The job with settings that a file leaves to `auto` as the file's own tool fills them in."""
-    from zerocalc.readers.convert import AUTO
-
-    if all(given.value != AUTO for given in settings.values()):
-        return job
-    from zerocalc.readers.deepspeed import resolve_auto
-
-    sizes = job.model.architecture.dimensions if job.model.architecture else None
-    resolved, assumptions = resolve_auto(settings, sizes.hidden_size if sizes else None)
-    reading.assumptions += assumptions
-    origins = {word: origin for word, origin in job.origins.items() if not word.startswith("settings.")}
-    origins |= {f"settings.{name}": given.origin for name, given in resolved.items()}
-    values = {name: given.value for name, given in resolved.items()}
-    return job.model_copy(update={"settings": values, "origins": origins})
-
-
-def _with_notes(job: Job, reading: Reading) -> Job:
-    """The job with what its files leave to be said."""
-    return job.model_copy(
-        update={
-            "assumptions": (*job.assumptions, *dict.fromkeys(reading.assumptions)),
-            "warnings": (*dict.fromkeys(reading.warnings), *job.warnings),
-        }
-    )
 
 
 def _set_flags(pairs: Sequence[str]) -> dict[str, Given]:
