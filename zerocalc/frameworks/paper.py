@@ -279,7 +279,8 @@ def _volume(view: RankView, part: Part, row: Pass, count: int, shards: int) -> F
     """Multiples of Ψ times the element size, as the papers print it."""
     native = part.param_dtype if row.tensor == "params" else part.reduce_dtype
     narrower = Fraction(DTYPE_BITS[row.wire_dtype or native], DTYPE_BITS[native])
-    return LEGS[row.op] * count * narrower * part.num_params / view.num_model_params / shards
+    volume: Fraction = LEGS[row.op] * count * narrower * part.num_params / view.num_model_params / shards
+    return volume
 
 
 def _fits_node(view: RankView, row: Pass, size: int) -> bool:

@@ -70,9 +70,10 @@ def _activations(engine: Engine, answer: Plan) -> None:
         return
     at_loss = max(
         MOMENTS[:2],
-        key=lambda moment: int(
-            {MOMENTS[0]: estimate.forward_peak_bytes, MOMENTS[1]: estimate.loss_backward_peak_bytes}[moment]
-        ),
+        key=lambda moment: {
+            MOMENTS[0]: estimate.forward_peak_bytes,
+            MOMENTS[1]: estimate.loss_backward_peak_bytes,
+        }[moment],
     )
     phases = {at_loss: FORWARD_BACKWARD, MOMENTS[2]: BACKWARD}
     for term in activation_terms_of(estimate, engine.settings, phases):

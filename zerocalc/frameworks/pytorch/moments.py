@@ -57,9 +57,7 @@ def terms_of(moments: Mapping[str, Iterable[Held]]) -> list[Term]:
                 merged.append((held, [phase]))
             else:
                 alike.append(phase)
-    return [
-        Term(name=held.name, amount=held.amount, phases=tuple(phases)) for held, phases in merged
-    ]
+    return [Term(name=held.name, amount=held.amount, phases=tuple(phases)) for held, phases in merged]
 
 
 def _alike(held: Held, other: Held) -> bool:
