@@ -264,3 +264,51 @@ def test_settings_are_known_by_one_name() -> None:
     names = [row.name for row in SETTINGS]
     assert len(names) == len(set(names))
     assert pytorch.SETTINGS is SETTINGS
+
+
+@pytest.mark.parametrize(("strategy", "version"), IMPLEMENTATIONS)
+def test_a_bare_count_is_sharded_evenly_and_says_what_it_cannot_know(strategy: str, version: int) -> None:
+    from zerocalc.layout import anonymous_layout
+
+    job = job_of(
+        anonymous_layout(7_000), world=4, strategy=strategy, framework="pytorch",
+        settings={"fsdp_version": version}, group_size=2,
+    )  # fmt: skip
+    made = plan(view_of(job))
+    shards = {"ddp": 1, "hsdp": 2}.get(strategy, 4)
+    held = {term.name: term.bytes for term in made.terms}
+    assert held["exp_avg"] == 4 * 7_000 // shards
+    assert any("tensor shapes" in line for line in made.excluded)
+
+
+def test_more_ranks_than_tensors_leave_some_idle() -> None:
+    job = job_of(
+        a_layout(),
+        world=64,
+        strategy="zero1",
+        framework="pytorch",
+        settings={"parameters_as_bucket_view": True},
+    )
+    (update,) = (row for row in plan(view_of(job)).collectives if row.phase == "optimizer_step")
+    assert update.count == 64
+    assert rank_states(view_of(job), 63)["exp_avg"] == 0
+
+
+def test_experts_are_cut_along_their_second_dimension_where_asked() -> None:
+    model = MODELS["mixtral"]
+    layout = layout_from_param_shapes(model["param_shapes"])
+    held = {}
+    for placement in ("none", "experts_dim1"):
+        job = job_of(
+            layout,
+            world=16,
+            strategy="zero3",
+            framework="pytorch",
+            settings={"shard_placement_fn": placement},
+        )
+        held[placement] = rank_states(view_of(job), 0)["params"]
+    assert held["none"] == 1_068_192
+    assert held["experts_dim1"] == 4 * sum(
+        numel // 16 if "experts" in name else -(-shape[0] // 16) * numel // shape[0]
+        for name, shape, numel in model["param_shapes"]
+    )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ALIGNMENT_BYTES = 16
 """Where `use_orig_params` lets a tensor begin in the flat parameter."""
+SEARCHED_RANKS = 1024
+"""How many ranks are looked at for the one that holds most original tensors; their bytes hardly differ."""
 
 Members = tuple["Member", ...]
 
@@ -89,8 +91,8 @@ def _shards(setup: Setup, group: Group, part: Part) -> Cut:
 
 
 def _shares(setup: Setup, group: Group, part: Part, rank: int | None) -> list[list[tuple[int, Tensor]]]:
-    """The pieces of a part's tensors on one rank, or on each."""
-    ranks = range(group.ranks) if rank is None else [rank % group.ranks]
+    """The pieces of a part's tensors on one rank, or on each of the first."""
+    ranks = range(min(group.ranks, SEARCHED_RANKS)) if rank is None else [rank % group.ranks]
     return [
         [
             (block.count, piece)
