@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zerocalc
 from tests.published.jobs import NotExpressible, job_of
 from zerocalc.evaluate import evaluate
 from zerocalc.formulas.loss import logits_bytes
 from zerocalc.presets import load_reserve
-from zerocalc.results import StrategyResult
+
+if TYPE_CHECKING:
+    from zerocalc.results import StrategyResult
 
 MANY = 10**12
 """Parameters of the large model whose bytes per parameter are asked for."""
@@ -158,30 +161,38 @@ def _logits(row: dict[str, Any], width: int) -> int:
     return logits_bytes(tokens=tokens, vocab_size=vocab, bytes_per_element=width, tensor_parallel=1)
 
 
-def _fp32_partition(row: dict[str, Any]) -> int:
-    """One rank's fp32 master weights, a tensor of their own."""
-    return terms_where(_result(job_of(row)), name="master_weights")
+def _named(*names: str, **changes: Any) -> Callable[[dict[str, Any]], int]:
+    return lambda row: terms_where(_result(job_of(row, **changes)), name=names)
 
 
-def _whole_gradients(row: dict[str, Any]) -> int:
-    return terms_where(_result(job_of(row, strategy="ddp", offload_optimizer="none")), state="grads")
+def _stated(state: str, **changes: Any) -> Callable[[dict[str, Any]], int]:
+    return lambda row: terms_where(_result(job_of(row, **changes)), state=state)
 
 
-BUFFERS: dict[str | None, Callable[[dict[str, Any]], int]] = {
-    "fused fp32 buffer over all parameters": _buffer_of_all_params,
-    "largest linear layer: fp16 weight + gradient of hidden x 4 hidden": _largest_operator,
-    "fp32 logits, 4 B per (token, vocab)": lambda row: _logits(row, 4),
-    "bf16 logits": lambda row: _logits(row, 2),
-    "fp32 partition, one rank": _fp32_partition,
-    "flattened 16-bit gradients, whole model": _whole_gradients,
-}
+_WHOLE = {"strategy": "ddp", "offload_optimizer": "none", "offload_params": "none"}
+BUFFERS: tuple[tuple[str, Callable[[dict[str, Any]], int]], ...] = (
+    ("fused fp32 buffer", _buffer_of_all_params),
+    ("largest linear layer", _largest_operator),
+    ("fp32 logits", lambda row: _logits(row, 4)),
+    ("(bf16|fp16|16-bit) logits", lambda row: _logits(row, 2)),
+    ("fp32 partition|fp32 master", _named("master_weights")),
+    ("(flattened|whole|full).*gradients|gradients.*whole", _stated("grads", **_WHOLE)),
+    ("gradient", _stated("grads")),
+    ("first moment|second moment", _named("exp_avg")),
+    ("bucket", _named("reduce_bucket", "ipg_buckets", "gradient_buckets", "buckets")),
+    ("reduce-scatter|reduce scatter", _named("reduce_scatter_input")),
+    ("unsharded|gathered", _named("unsharded_params", "gathered_params", "gathered_unit")),
+    ("weights|parameters", _stated("params")),
+)
+"""What a scope's words mean, the first that matches."""
 
 
 def single_buffer(row: dict[str, Any]) -> int:
     """Bytes of one tensor."""
-    if row["scope"] not in BUFFERS:
-        raise NotExpressible(f"scope {row['scope']}")
-    return BUFFERS[row["scope"]](row)
+    for words, figure in BUFFERS:
+        if re.search(words, row["scope"] or ""):
+            return figure(row)
+    raise NotExpressible(f"scope {row['scope']}")
 
 
 def collective_bytes(row: dict[str, Any]) -> int:
@@ -203,7 +214,7 @@ def collective_bytes(row: dict[str, Any]) -> int:
 def max_micro_batch(row: dict[str, Any]) -> int:
     """The largest micro-batch that fits."""
     job = job_of(row, micro_batch=row["job"]["micro_batch"] or 1)
-    (answer,) = zerocalc.solve("micro-batch", job).answers
+    (answer,) = zerocalc.solve(job, "micro-batch", strategies=[job.strategy]).answers
     if answer.value is None:
         return 0
     return int(answer.value)

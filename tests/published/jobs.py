@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -59,16 +60,16 @@ ATTENTION = {
 }  # fmt: skip
 
 GPUS = {
-    "A100": "a100-80gb", "A100 80GB": "a100-80gb", "A100 80GB PCIe": "a100-80gb-pcie", "a100_80gb": "a100-80gb",
-    "A100 40GB": "a100-40gb", "a100_40gb": "a100-40gb", "H100 80GB": "h100-80gb", "h100_80gb": "h100-80gb",
-    "H100 96GB HBM2e": "96GB", "H200 141GB": "h200", "V100 32GB": "v100-32gb", "V100 16GB": "v100-16gb",
-    "RTX 3090/4090 24GB": "rtx-3090", "Titan RTX 24GB": "24GB", "24GB": "24GB", "B200": "b200",
+    "A100": "a100-80gb", "a100_80gb": "a100-80gb", "A100 80GB PCIe": "nvidia-a100-80gb-pcie",
+    "a100_40gb": "a100-40gb", "h100_80gb": "h100-80gb", "H100 96GB HBM2e": "96GB", "H200 141GB": "h200",
+    "RTX 3090/4090 24GB": "rtx-3090", "RTX 3090 24GB": "rtx-3090", "RTX 3090": "rtx-3090", "A10G 24GB": "a10g",
+    "Titan RTX 24GB": "24GB", "P40 24GB": "24GB", "GH200 96GB": "96GB",
 }  # fmt: skip
-"""Presets by the rows' names; a size where no preset stands for the card."""
+"""Presets by the rows' names, or a size where no preset stands for the card; other names are tried as they are."""
 
 MODELS = {
     "Llama-2-13B": "llama-2-13b", "LLaMA-7B": "llama-7b", "Qwen1.5-7B": "qwen1.5-7b", "Qwen3-32B": "qwen3-32b",
-    "Qwen2.5-7B": "qwen2.5-7b", "bert-base-cased": None,
+    "Qwen2.5-7B": "qwen2.5-7b", "GPT-OSS-20B": "gpt-oss-20b",
 }  # fmt: skip
 """Public models that a row names without their shape: by preset where there is one."""
 
@@ -108,9 +109,10 @@ VALUES: dict[tuple[str, str], dict[Any, dict[str, Any]]] = {
     ("deepspeed", "master_dtype"): {"fp32": {}, "bf16": {"bf16_master_weights_and_grads": True}},
     ("pytorch", "load"): {"every rank": {"sync_module_states": False}},
     ("pytorch", "compile"): {True: {"activations": "compiled"}, False: {}},
-    ("pytorch", "chunked_ce"): {True: {"loss": "chunked"}, False: {}},
-    # Composer's words; its LLM Foundry trains with flash-attn's cross-entropy.
-    ("pytorch", "mp_mode"): {"DEFAULT": {"loss": "fused-logits"}, "PURE": {"loss": "fused-logits"}},
+    # torchtune chunks and compiles the loss: only 16-bit logits and their gradient are whole.
+    ("pytorch", "chunked_ce"): {True: {"loss": "fused-logits"}, False: {}},
+    # Composer's words; its LLM Foundry trains with flash-attn's cross-entropy and an AdamW that goes tensor by tensor.
+    ("pytorch", "mp_mode"): {key: {"loss": "fused-logits", "foreach": False} for key in ("DEFAULT", "PURE")},
     ("pytorch", "sharding"): {"FULL_SHARD": {}, "SHARD_GRAD_OP": {}},
 }
 """A row's setting whose value decides which of ours follow."""
@@ -123,10 +125,46 @@ IMPLIED: dict[tuple[str, str, str], dict[str, Any]] = {
 """What a word of the row says about a framework's setting."""
 
 SILENT = frozenset(
-    "optimizer_bytes_per_param states_only state_bytes_per_param ckpt_interval placement distributed_optimizer "
-    "global_batch_size overlap_param_gather estimator total_over_gpus printed_precision biases packed "
-    "limit_all_gathers forward_prefetch float8 optimizer_in_backward activation_offload async_tp frozen_params "
-    "engine scattered_embeddings buffer_dtype buffer_elements op tensor dtype_bytes text_tokens zero_grad".split()
+    [
+        "optimizer_bytes_per_param",
+        "states_only",
+        "state_bytes_per_param",
+        "ckpt_interval",
+        "placement",
+        "distributed_optimizer",
+        "global_batch_size",
+        "overlap_param_gather",
+        "estimator",
+        "total_over_gpus",
+        "printed_precision",
+        "biases",
+        "packed",
+        "limit_all_gathers",
+        "forward_prefetch",
+        "float8",
+        "optimizer_in_backward",
+        "activation_offload",
+        "async_tp",
+        "frozen_params",
+        "trainable_params",
+        "frozen_rest",
+        "host_ram_per_gpu_bytes",
+        "tokens",
+        "method",
+        "compute",
+        "pp_schedule",
+        "release_logits",
+        "local_batch",
+        "engine",
+        "scattered_embeddings",
+        "buffer_dtype",
+        "buffer_elements",
+        "op",
+        "tensor",
+        "dtype_bytes",
+        "text_tokens",
+        "zero_grad",
+    ]
 )
 """Settings read elsewhere, or that move no byte."""
 
@@ -161,9 +199,11 @@ def model_text(model: dict[str, Any]) -> str | int:
         return _config_file(json.dumps(config, sort_keys=True))
     if preset := MODELS.get(model["name"]):
         return preset
-    if model["num_params"] is None:
-        raise NotExpressible("no shape and no count")
-    return int(model["num_params"])
+    if model["num_params"] is not None:
+        return int(model["num_params"])
+    if said := re.search(r"(\d+(?:\.\d+)?)[bB]\b", model["name"] or ""):
+        return f"{said[1]}b"
+    raise NotExpressible("no shape and no count")
 
 
 def framework_of(job: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -223,14 +263,28 @@ def words_of(row: dict[str, Any], job: dict[str, Any], framework: str) -> dict[s
         **work,
         "attention": ATTENTION[job["attention"]],
         "lora_rank": lora.get("rank"),
-        "lora_targets": _lora_targets(lora),
+        "lora_targets": _lora_targets(lora) if lora.get("rank") else None,
         "frozen_dtype": lora.get("frozen_dtype") or ("nf4" if lora.get("quantized") is True else None),
-        "host_memory": f"{job['host_ram_bytes']}B" if job.get("host_ram_bytes") else None,
+        "trainable": _trainable(job),
+        "host_memory": _host_memory(job),
         "nvme_memory": f"{job['nvme_bytes']}B" if job.get("nvme_bytes") else None,
         "gpu": _gpu(job),
         "reserve": _reserve(row),
     }
     return {word: value for word, value in words.items() if value is not None}
+
+
+def _trainable(job: dict[str, Any]) -> str | int | None:
+    """How much is trained, where that is not everything; LoRA of unknown rank trains about half a percent."""
+    if job["settings"].get("trainable_params"):
+        return int(job["settings"]["trainable_params"])
+    return "0.5%" if job["lora"] and not job["lora"].get("rank") else None
+
+
+def _host_memory(job: dict[str, Any]) -> str | None:
+    per_gpu = job["settings"].get("host_ram_per_gpu_bytes")
+    size = per_gpu * (job["gpus_per_node"] or 1) if per_gpu else job.get("host_ram_bytes")
+    return f"{size}B" if size else None
 
 
 def _lora_targets(lora: dict[str, Any]) -> str | None:
@@ -240,10 +294,19 @@ def _lora_targets(lora: dict[str, Any]) -> str | None:
 
 
 def _gpu(job: dict[str, Any]) -> str | None:
-    if job["gpu_bytes"] is not None:
-        return f"{job['gpu_bytes']}B"
-    name = (job["gpu"] or "").split(" (")[0]
-    return GPUS.get(name)
+    """The capacity if the row states one, else the card by name, else the size in the card's name."""
+    return f"{job['gpu_bytes']}B" if job["gpu_bytes"] is not None else _card(job)
+
+
+def _card(job: dict[str, Any]) -> str | None:
+    name = re.split(r" \(| \+", job["gpu"] or "")[0]
+    guess = GPUS.get(name, name.lower().replace(" ", "-"))
+    try:
+        load_gpu(guess)
+    except ZerocalcError:
+        nominal = job["gpu_nominal_gb"]
+        return guess if guess.endswith("GB") else f"{nominal}GB" if nominal else None
+    return guess
 
 
 def _reserve(row: dict[str, Any]) -> str | None:
@@ -254,11 +317,10 @@ def _reserve(row: dict[str, Any]) -> str | None:
         or _gpu(row["job"]) is None
     ):
         return None
-    preset = GPUS.get((row["job"]["gpu"] or "").split(" (")[0])
-    named = preset is not None and not preset.endswith("B")
-    reserve = load_reserve(load_gpu(preset).reserve if named else "default")
-    given = row["job"]["gpu_bytes"]
-    capacity = given or (load_gpu(preset).capacity_bytes if named else parse_size(preset or "80GB"))
+    card = _card(row["job"])
+    gpu = load_gpu(card) if card and not card.endswith("GB") else None
+    reserve = load_reserve(gpu.reserve if gpu else "default")
+    capacity = row["job"]["gpu_bytes"] or (gpu.capacity_bytes if gpu else parse_size(card or "80GB"))
     return f"{reserve.bytes_of(capacity)}B"
 
 

@@ -119,13 +119,16 @@ def summary(outcomes: Iterable[Outcome]) -> Iterator[str]:
         of_kind = [o for o in counted if o.kind == kind]
         if not of_kind:
             continue
-        yield _line(kind, score(of_kind))
+        yield _line(kind, score(of_kind), kind)
         for framework in sorted({o.row["job"]["framework"] for o in of_kind}):
-            yield _line(f"  {framework}", score(o for o in of_kind if o.row["job"]["framework"] == framework))
+            yield _line(
+                f"  {framework}", score(o for o in of_kind if o.row["job"]["framework"] == framework), kind
+            )
 
 
-def _line(label: str, found: Score) -> str:
-    middle = "" if found.median_error is None else f"  median |error| {found.median_error:7.2%}"
+def _line(label: str, found: Score, kind: str) -> str:
+    shown = found.median_error is not None and found.median_error != float("inf") and kind != "fits"
+    middle = f"  median |error| {found.median_error:7.2%}" if shown else ""
     return f"{label:18} {found.hits:4} of {found.total:4} right ({found.share:6.1%}), {found.answered:4} answered{middle}"
 
 
