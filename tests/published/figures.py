@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import zerocalc
-from tests.published.jobs import NotExpressible, job_of
+from tests.published.jobs import NotExpressibleError, job_of
 from zerocalc.evaluate import evaluate
 from zerocalc.formulas.loss import logits_bytes
 from zerocalc.presets import load_reserve
@@ -86,7 +86,7 @@ def at_rest(row: dict[str, Any]) -> int:
     if scope is None:
         return result.memory.gpu.phases["at_rest"]
     if scope not in SCOPES:
-        raise NotExpressible(f"scope {scope}")
+        raise NotExpressibleError(f"scope {scope}")
     return SCOPES[scope](result, row)
 
 
@@ -106,7 +106,7 @@ def peak(row: dict[str, Any]) -> int:
     if phase is None:
         return _reserved(row, result.memory.gpu.peak_bytes)
     if phase not in result.memory.gpu.phases:
-        raise NotExpressible(f"phase {row['phase']}")
+        raise NotExpressibleError(f"phase {row['phase']}")
     return result.memory.gpu.phases[phase]
 
 
@@ -134,7 +134,7 @@ def fits(row: dict[str, Any]) -> bool:
     verdicts = []
     if row["scope"] in {None, "gpu", "gpu + host"}:
         if result.fits is None:
-            raise NotExpressible("no capacity")
+            raise NotExpressibleError("no capacity")
         verdicts.append(result.fits)
     if row["scope"] in {"host", "gpu + host"}:
         verdicts.append(host_bytes(row) <= row["job"]["host_ram_bytes"])
@@ -192,14 +192,14 @@ def single_buffer(row: dict[str, Any]) -> int:
     for words, figure in BUFFERS:
         if re.search(words, row["scope"] or ""):
             return figure(row)
-    raise NotExpressible(f"scope {row['scope']}")
+    raise NotExpressibleError(f"scope {row['scope']}")
 
 
 def collective_bytes(row: dict[str, Any]) -> int:
     """Bytes of one tensor on the wire."""
     config, settings = row["job"]["model"]["config"], row["job"]["settings"]
     if settings.get("tensor") != "word embedding":
-        raise NotExpressible(f"tensor {settings.get('tensor')}")
+        raise NotExpressibleError(f"tensor {settings.get('tensor')}")
     shape = {"model_type": "gpt2", "num_hidden_layers": 1, "num_attention_heads": 16}
     made = job_of(
         row,
@@ -233,7 +233,7 @@ FIGURES: dict[str, Callable[[dict[str, Any]], int | bool]] = {
 
 
 def predicted(row: dict[str, Any]) -> int | bool:
-    """Our answer to a row. Raises NotExpressible, or what zerocalc raises."""
+    """Our answer to a row. Raises NotExpressibleError, or what zerocalc raises."""
     return FIGURES[row["quantity"]](row)
 
 

@@ -17,7 +17,7 @@ from zerocalc.units import parse_size
 GIB = 2**30
 
 
-class NotExpressible(Exception):
+class NotExpressibleError(Exception):
     """The row asks for something no zerocalc job can say."""
 
 
@@ -203,7 +203,7 @@ def model_text(model: dict[str, Any]) -> str | int:
         return int(model["num_params"])
     if said := re.search(r"(\d+(?:\.\d+)?)[bB]\b", model["name"] or ""):
         return f"{said[1]}b"
-    raise NotExpressible("no shape and no count")
+    raise NotExpressibleError("no shape and no count")
 
 
 def framework_of(job: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -214,7 +214,7 @@ def framework_of(job: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def settings_of(job: dict[str, Any], framework: str) -> dict[str, Any]:
-    """The row's settings under our names. Raises NotExpressible for one that no table knows."""
+    """The row's settings under our names. Raises NotExpressibleError for one that no table knows."""
     found: dict[str, Any] = {}
     for (ours, word, value), implied in IMPLIED.items():
         if framework == ours and job[word] == value:
@@ -227,7 +227,7 @@ def settings_of(job: dict[str, Any], framework: str) -> dict[str, Any]:
             ours = SETTINGS[key]
             found |= {ours: value} if isinstance(ours, str) else (ours if value else {})
         elif name not in SILENT:
-            raise NotExpressible(f"setting {name} of {framework}")
+            raise NotExpressibleError(f"setting {name} of {framework}")
     return found
 
 
@@ -325,7 +325,7 @@ def _reserve(row: dict[str, Any]) -> str | None:
 
 
 def job_of(row: dict[str, Any], **changes: Any) -> zerocalc.Job:
-    """The row's job, with changes of its own fields. Raises NotExpressible or a ZerocalcError."""
+    """The row's job, with changes of its own fields. Raises NotExpressibleError or a ZerocalcError."""
     job = row["job"] | {k: v for k, v in changes.items() if k in row["job"]}
     config = job["model"]["config"] | {k: v for k, v in changes.items() if k not in row["job"]}
     job["model"] = job["model"] | {"config": config}
@@ -344,4 +344,4 @@ def _model(job: dict[str, Any]) -> str | int:
     return model_text(job["model"])
 
 
-__all__ = ["GIB", "NotExpressible", "ZerocalcError", "job_of"]
+__all__ = ["GIB", "NotExpressibleError", "ZerocalcError", "job_of"]

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 from tests.published.figures import predicted
-from tests.published.jobs import NotExpressible
+from tests.published.jobs import NotExpressibleError
 from zerocalc.errors import ZerocalcError
 
 DATA = Path(__file__).parents[1] / "data" / "published" / "gate.json"
@@ -72,7 +72,7 @@ def judge(row: dict[str, Any]) -> Outcome:
     """Answer one row; what cannot be expressed is an outcome with its reason."""
     try:
         return Outcome(row, predicted(row))
-    except (NotExpressible, ZerocalcError) as error:
+    except (NotExpressibleError, ZerocalcError) as error:
         return Outcome(row, None, str(error))
     except Exception as error:  # a fault of ours is a miss too, and says so
         return Outcome(row, None, f"fault: {error!r}")
