@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from zerocalc.formulas import offload as off
 from zerocalc.formulas import timing as tm
 from zerocalc.results_time import Bounds, Compute, LinkTime, Timing, Training
 from zerocalc.strategies import LEGS
-from zerocalc.units import ceil_div
+from zerocalc.units import ceil_div, largest
 
 if TYPE_CHECKING:
     from zerocalc.frameworks.terms import Collective, Plan
@@ -31,7 +32,21 @@ class _Use:
     bandwidth: Bounds
 
 
-def step_time(view: RankView, plan: Plan) -> Timing | None:
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One optimizer step and what its bounds are made of. Every number may be a recorded one (see `sweeps.trace`)."""
+
+    seconds: Bounds
+    tokens: int
+    """Of all ranks together."""
+    tokens_per_s: Bounds
+    compute: Compute
+    uses: list[_Use]
+    cpu_optimizer_s: float | None
+    bubble_factor: float
+
+
+def step_of(view: RankView, plan: Plan) -> Step | None:
     """Bound one optimizer step of a rank class; None when the batch or the GPU's rates are not known."""
     job = view.job
     work, speed = job.workload, job.speed
@@ -41,28 +56,36 @@ def step_time(view: RankView, plan: Plan) -> Timing | None:
     uses = [*_wire(view, plan, speed), *_offload(job, plan, speed)]
     adam = _cpu_optimizer_s(view, speed)
     bubble = 1 + (job.parallelism.pp - 1) / work.grad_accum
-    lower = max([compute.seconds.lower * bubble, *(use.seconds.lower for use in uses)])
+    waits = [use.seconds.lower for use in uses] + ([] if adam is None else [adam])
+    lower = reduce(largest, waits, compute.seconds.lower * bubble)
     upper = compute.seconds.upper * bubble + sum(use.seconds.upper for use in uses) + (adam or 0.0)
-    step = Bounds(lower=max(lower, adam or 0.0), upper=upper)
     tokens = work.micro_batch * work.seq_len * work.grad_accum * job.parallelism.data_parallel_size
     rate = Bounds(
-        lower=tm.tokens_per_s(tokens_per_step=tokens, step_s=step.upper),
-        upper=tm.tokens_per_s(tokens_per_step=tokens, step_s=step.lower),
+        lower=tm.tokens_per_s(tokens_per_step=tokens, step_s=upper),
+        upper=tm.tokens_per_s(tokens_per_step=tokens, step_s=lower),
     )
+    return Step(Bounds(lower=lower, upper=upper), tokens, rate, compute, uses, adam, bubble)
+
+
+def step_time(view: RankView, plan: Plan) -> Timing | None:
+    """Everything about one optimizer step's time; None when the batch or the GPU's rates are not known."""
+    job, step = view.job, step_of(view, plan)
+    if step is None or (speed := job.speed) is None:
+        return None
     return Timing(
-        step_s=step,
-        compute=compute,
-        links=[_link_time(use, compute, job) for use in uses],
+        step_s=step.seconds,
+        compute=step.compute,
+        links=[_link_time(use, step.compute, job) for use in step.uses],
         exposed_s=_exposed_s(view, plan, speed),
-        untimed_bytes=_moved_bytes(plan) - sum(use.num_bytes for use in uses),
-        cpu_optimizer_s=adam,
-        bubble_factor=bubble,
-        upper_over_lower=step.upper / step.lower,
+        untimed_bytes=_moved_bytes(plan) - sum(use.num_bytes for use in step.uses),
+        cpu_optimizer_s=step.cpu_optimizer_s,
+        bubble_factor=step.bubble_factor,
+        upper_over_lower=step.seconds.upper / step.seconds.lower,
         tokens_per_gpu=rank_tokens(job),
-        tokens_per_step=tokens,
-        tokens_per_s=rate,
+        tokens_per_step=step.tokens,
+        tokens_per_s=step.tokens_per_s,
         efficiency=dict(_efficiency(job, speed)),
-        training=_training(job, rate),
+        training=_training(job, step.tokens_per_s),
         origins=dict(speed.origins),
     )
 
@@ -148,7 +171,7 @@ def _leg_s(job: Job, row: Collective, full_bytes: int, inside: float, node: floa
             nics_per_node=1,
             nic_bandwidth_bytes_per_s=node / sharing,
         )
-    return float(legs * leg)
+    return legs * leg
 
 
 def _latency_s(view: RankView, row: Collective, speed: Speed) -> float:
@@ -200,7 +223,7 @@ def _offload(job: Job, plan: Plan, speed: Speed) -> Iterator[_Use]:
         total = sum(moved[name] for name in pair)
         if total and rate:
             times = [off.transfer_s(num_bytes=moved[name], bandwidth_bytes_per_s=rate) for name in pair]
-            bounds = Bounds(lower=max(times), upper=sum(times))
+            bounds = Bounds(lower=reduce(largest, times), upper=sum(times))
             yield _Use(link, total, bounds, Bounds(lower=rate, upper=rate))
 
 
@@ -272,9 +295,7 @@ def _training(job: Job, rate: Bounds) -> Training | None:
         upper=tm.training_s(total_tokens=tokens, tokens_per_s=rate.lower),
     )
     hours = [
-        tm.gpu_hours(
-            num_gpus=job.parallelism.world_size, seconds=bound, seconds_per_hour=SECONDS_PER_HOUR
-        )
+        tm.gpu_hours(num_gpus=job.parallelism.world_size, seconds=bound, seconds_per_hour=SECONDS_PER_HOUR)
         for bound in (seconds.lower, seconds.upper)
     ]
     return Training(tokens=tokens, seconds=seconds, gpu_hours=Bounds(lower=hours[0], upper=hours[1]))
