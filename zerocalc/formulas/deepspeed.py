@@ -67,24 +67,22 @@ def swap_buffer_bytes(
     return ceil(buffers * bytes_per_element * alignment * ceil_div(num_elements, alignment))
 
 
-@formula(symbol="E2_gpu", unit="byte", source="deepspeed-estimator")
-def estimator_stage2_gpu_bytes(*, num_params: int, whole_bytes: int, sharded_bytes: int, gpus: int) -> int:
-    """Bytes per GPU that DeepSpeed's ZeRO-2 estimator prints without offload."""
-    return whole_bytes * num_params + sharded_bytes * num_params // gpus
-
-
-@formula(symbol="E2_off", unit="byte", source="deepspeed-estimator")
-def estimator_params_bytes(*, num_params: int, bytes_per_param: int) -> int:
-    """Bytes per GPU that DeepSpeed's ZeRO-2 estimator prints with offload: the parameters."""
+@formula(symbol="E_whole", unit="byte", source="deepspeed-estimator")
+def estimator_whole_bytes(*, num_params: int, bytes_per_param: int) -> int:
+    """Bytes of what DeepSpeed's estimators count whole on every GPU."""
     return bytes_per_param * num_params
 
 
-@formula(symbol="E3_gpu", unit="byte", source="deepspeed-estimator")
-def estimator_stage3_gpu_bytes(
-    *, largest_layer_params: int, num_params: int, sharded_bytes: int, gpus: int
-) -> int:
-    """Bytes per GPU that DeepSpeed's ZeRO-3 estimator prints: the largest module, gathered, and the rank's share."""
-    return 2 * 2 * largest_layer_params + sharded_bytes * num_params // gpus
+@formula(symbol="E_share", unit="byte", source="deepspeed-estimator")
+def estimator_share_bytes(*, num_params: int, counted_bytes: int, bytes_per_param: int, gpus: int) -> int:
+    """Bytes of one state that DeepSpeed's estimators divide by the GPUs, rounded together with those counted before."""
+    return (counted_bytes + bytes_per_param) * num_params // gpus - counted_bytes * num_params // gpus
+
+
+@formula(symbol="E_layer", unit="byte", source="deepspeed-estimator")
+def estimator_layer_bytes(*, largest_layer_params: int, bytes_per_param: int) -> int:
+    """Bytes of the largest module, gathered, with its gradients."""
+    return bytes_per_param * largest_layer_params
 
 
 @formula(symbol="E_cpu", unit="byte", source="deepspeed-estimator")

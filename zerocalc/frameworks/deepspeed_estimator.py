@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.formulas.deepspeed import (
     estimator_host_bytes,
-    estimator_params_bytes,
-    estimator_stage2_gpu_bytes,
-    estimator_stage3_gpu_bytes,
+    estimator_layer_bytes,
+    estimator_share_bytes,
+    estimator_whole_bytes,
 )
 from zerocalc.formulas.registry import Applied, apply
 from zerocalc.frameworks.settings import Setting, resolve_settings
 from zerocalc.frameworks.terms import ALWAYS, Plan, Term
+from zerocalc.strategies import State
 from zerocalc.units import parse_ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from zerocalc.rank import RankView
 
 STRATEGIES = frozenset({"zero2", "zero3"})
@@ -45,26 +48,74 @@ SETTINGS = (
     ),
 )  # fmt: skip
 
-WHOLE_AND_SHARDED = {"before-2024-06": (4, 16), "since-2024-06": (2, 18)}
-"""Bytes per parameter whole on every GPU, and divided by the GPUs, of the ZeRO-2 estimator."""
+States = tuple[tuple[State, int], ...]
+
+WHOLE: dict[str, States] = {
+    "before-2024-06": (("params", 2), ("grads", 2)),
+    "since-2024-06": (("params", 2),),
+}
+"""Bytes per parameter that the ZeRO-2 estimator counts whole on every GPU."""
+SHARED: dict[str, States] = {
+    "before-2024-06": (("optimizer_states", 16),),
+    "since-2024-06": (("grads", 6), ("optimizer_states", 12)),
+}
+"""Bytes per parameter that it divides by the GPUs: gradients in 16 and in 32 bits, master weights, moments."""
+SHARED_BY_STAGE_3: dict[tuple[bool, bool], States] = {
+    (False, False): (("params", 2), ("grads", 4), ("optimizer_states", 12)),
+    (True, False): (("params", 2),),
+    (True, True): (),
+}
+"""The same for ZeRO-3, by whether the optimizer and the parameters are offloaded."""
+LARGEST_LAYER = 4
+"""Bytes per parameter of the largest module: its parameters and gradients in 16 bits."""
 
 
 def plan(view: RankView) -> Plan:
-    """One term per memory tier, as the estimator prints them."""
+    """What the estimator prints for a GPU, split into the states that its source names, and for the host."""
     settings, warnings = resolve_settings(
         "deepspeed-estimator", SETTINGS, view.job.settings, view.strategy.name
     )
     answer = Plan(warnings=warnings)
-    stage3 = view.strategy.name == "zero3"
-    gpu = _stage3_gpu(view, settings) if stage3 else _stage2_gpu(view, settings)
-    answer.terms.append(_term("model_states", "gpu", gpu))
-    answer.terms.append(_term("host_states", "cpu", _host(view, settings)))
+    answer.terms += _stage3(view, settings) if view.strategy.name == "zero3" else _stage2(view, settings)
+    answer.terms.append(
+        Term(name="host_states", state="params", tier="cpu", phases=ALWAYS, amount=_host(view, settings))
+    )
     _say(view, settings, answer)
     return answer
 
 
-def _term(name: str, tier: Any, amount: Applied) -> Term:
-    return Term(name=name, state="params", part="dense", tier=tier, phases=ALWAYS, amount=amount, falls=True)
+def _whole(view: RankView, states: States) -> Iterator[Term]:
+    for state, width in states:
+        amount = apply(estimator_whole_bytes, num_params=view.job.model.num_params, bytes_per_param=width)
+        yield Term(name=state, state=state, phases=ALWAYS, amount=amount)
+
+
+def _shared(view: RankView, states: States) -> Iterator[Term]:
+    """States divided by all GPUs; what DeepSpeed rounds once is rounded in steps that add up to it."""
+    counted, gpus = 0, view.job.parallelism.world_size
+    for state, width in states:
+        amount = apply(
+            estimator_share_bytes,
+            num_params=view.job.model.num_params, counted_bytes=counted, bytes_per_param=width, gpus=gpus,
+        )  # fmt: skip
+        counted += width
+        yield Term(name=state, state=state, phases=ALWAYS, amount=amount, sharded_over=gpus, falls=True)
+
+
+def _stage2(view: RankView, settings: dict[str, Any]) -> Iterator[Term]:
+    if _offloads(view)[0]:
+        yield from _whole(view, (("params", 2),))
+        return
+    yield from _whole(view, WHOLE[settings["version"]])
+    yield from _shared(view, SHARED[settings["version"]])
+
+
+def _stage3(view: RankView, settings: dict[str, Any]) -> Iterator[Term]:
+    amount = apply(
+        estimator_layer_bytes, largest_layer_params=_largest(view, settings), bytes_per_param=LARGEST_LAYER
+    )
+    yield Term(name="largest_layer", state="params", phases=ALWAYS, amount=amount)
+    yield from _shared(view, SHARED_BY_STAGE_3[_offloads(view)])
 
 
 def _offloads(view: RankView) -> tuple[bool, bool]:
@@ -73,34 +124,12 @@ def _offloads(view: RankView) -> tuple[bool, bool]:
     return optimizer, optimizer and view.job.offload.params != "none"
 
 
-def _stage2_gpu(view: RankView, settings: dict[str, Any]) -> Applied:
-    total, gpus = view.job.model.num_params, view.job.parallelism.world_size
-    if _offloads(view)[0]:
-        return apply(estimator_params_bytes, num_params=total, bytes_per_param=2)
-    whole, sharded = WHOLE_AND_SHARDED[settings["version"]]
-    return apply(
-        estimator_stage2_gpu_bytes, num_params=total, whole_bytes=whole, sharded_bytes=sharded, gpus=gpus
-    )
-
-
 def _largest(view: RankView, settings: dict[str, Any]) -> int:
     given = settings["largest_layer_params"]
     if given is not None:
         return int(given)
     layout = view.job.model.layout
     return 0 if layout.anonymous else layout.largest_module[1]
-
-
-def _stage3_gpu(view: RankView, settings: dict[str, Any]) -> Applied:
-    optimizer, params = _offloads(view)
-    sharded = 0 if params else 2 if optimizer else 18
-    return apply(
-        estimator_stage3_gpu_bytes,
-        largest_layer_params=_largest(view, settings),
-        num_params=view.job.model.num_params,
-        sharded_bytes=sharded,
-        gpus=view.job.parallelism.world_size,
-    )
 
 
 def _host(view: RankView, settings: dict[str, Any]) -> Applied:

@@ -105,6 +105,4 @@ def _say(engine: Engine, answer: Plan) -> None:
         answer.excluded.append("persistent parameters, prefetch and per-tensor padding (needs tensor shapes)")
     if any(group.ranks == 1 for group in engine.trained) and engine.stage:
         answer.warnings.append(f"{engine.view.strategy.name} over a group of one: nothing is sharded")
-    answer.excluded.append(
-        "page-locked allocations rounded up by torch, gathered copies inside one all-gather"
-    )
+    answer.excluded.append("page-locked host allocations rounded up by torch")
