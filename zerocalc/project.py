@@ -146,12 +146,12 @@ def _label(path: Path) -> str:
         return path.as_posix()
 
 
-def read_project(path: Path, *, label: str | None = None) -> ProjectFile:
+def read_project(path: Path) -> ProjectFile:
     """Read and check a project file.
 
     Raises FileError when it cannot be read or is no TOML, SpecError with file and line for what it should not say.
     """
-    label = label or _label(path)
+    label = _label(path)
     text = read_text(path)
     data: Any = parse_toml(text, label)
     warnings: tuple[str, ...] = ()
@@ -167,7 +167,7 @@ def read_project(path: Path, *, label: str | None = None) -> ProjectFile:
     budgets = data.get("budget")
     lines = lines_of(text, prefix, len(budgets) if isinstance(budgets, list) else 0)
     project = _checked(data, label, lines)
-    return ProjectFile(project, label, path.parent, lines, warnings)
+    return ProjectFile(project, label, Path(label).parent, lines, warnings)
 
 
 def _mentions(path: Path) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.assemble import Assembler, level
-from zerocalc.errors import UsageError, ZerocalcError, unknown_name
+from zerocalc.errors import ZerocalcError, unknown_name
 from zerocalc.evaluate import evaluate, request_of
 from zerocalc.questions.diff import changed
 from zerocalc.questions.limits import Asked, Base, check_limit
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 MOST_REMEDIES = 50
 """Failing budgets for which a remedy is searched: a search costs more than the check."""
+NO_BASELINE = (
+    "limits on growth are not checked: there is no baseline; give --baseline FILE or --baseline-rev REV, or set "
+    "baseline in the project file"
+)
 FIRST = {"error": 0, "failed": 1, "warned": 2, "passed": 3}
 
 
@@ -55,8 +59,6 @@ class _Run:
     shared: Reading
     baseline: Mapping[str, Snapshot] | None
     assembler: Assembler = field(default_factory=Assembler)
-    starting: bool = False
-    """Whether the first baseline is being written, so that nothing can be held against it."""
     remedies_left: int = MOST_REMEDIES
     warnings: dict[str, None] = field(default_factory=dict)
     snapshots: list[Snapshot] = field(default_factory=list)
@@ -78,7 +80,6 @@ def check(
         file,
         level(file.project.job, f"{file.label}:{file.lines.of(key='job')}", file.base),
         None if baseline is None else {one.name: one for one in baseline},
-        starting=keep,
         warnings=dict.fromkeys(file.warnings),
     )
     chosen = _chosen(file, names)
@@ -205,17 +206,12 @@ def _asked(run: _Run, index: int, budget: Budget) -> list[Asked]:
 
 
 def _base(run: _Run, base: Snapshot | None, asked: Asked) -> Base:
-    """The former value of a growth limit's metric. Raises UsageError where there is no baseline at all."""
+    """The former value of a growth limit's metric, or why there is none."""
     if asked.bound != "max_increase":
         return Base()
     if run.baseline is None:
-        if run.starting:
-            return Base(None, "the baseline is only being written")
-        raise UsageError(
-            f"{asked.limit.metric}: max_increase needs a baseline",
-            hint="give --baseline FILE or --baseline-rev REV, or set baseline in the project file and write it once "
-            "with `zerocalc check --write-baseline FILE`",
-        )
+        run.warnings[NO_BASELINE] = None
+        return Base(None, "no baseline")
     if base is None:
         return Base(None, "new: the baseline does not have this budget")
     value = base.metrics.get(asked.limit.metric)

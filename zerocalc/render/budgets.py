@@ -95,8 +95,13 @@ def _beyond(limit: CheckedLimit, units: str) -> str:
     if text.startswith("<"):
         text = f"{excess:,} B"
     if isinstance(allowed, (int, float)) and allowed:
-        return f"{text}, {numbers.short(100 * float(excess) / abs(float(allowed)))}%"
+        return f"{text}, {percent(float(excess) / abs(float(allowed)))}"
     return text
+
+
+def percent(share: float) -> str:
+    """A share to three digits: `29.1%`."""
+    return f"{100 * share:.3g}%" if abs(share) < 10 else f"{100 * share:,.0f}%"
 
 
 def _unequal(limit: CheckedLimit, units: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerocalc.render import numbers
-from zerocalc.render.budgets import amount
+from zerocalc.render.budgets import amount, percent
 from zerocalc.render.document import Block, Cell, Column, Document, Facts, Note, Table, Tone, Verbatim
 from zerocalc.render.views.common import NONE, words
 
@@ -33,24 +34,33 @@ HEADLINE = "memory.gpu.peak_bytes"
 def view(result: Diff, look: Look) -> Document:
     """The key, one part per configuration, warnings, the headline."""
     blocks: list[Block] = [Note(f"{result.base} → {result.new}; {KEY}")]
-    for change in result.changes:
-        if change.status != "same":
-            blocks += _blocks(change, look.units)
+    for names, change in _alike(result.changes):
+        blocks += _blocks(names, change, look.units)
     blocks += [Note(warning, "Warning", "warning") for warning in result.warnings]
     text = _headline(result, look.units)
     blocks.append(Verbatim(text) if look.quiet else Note(text, tone="strong"))
     return Document(tuple(blocks))
 
 
-def _blocks(change: Changed, units: str) -> Iterator[Block]:
-    title = f"{SIGNS[change.status]} {change.name}"
+def _alike(changes: list[Changed]) -> list[tuple[str, Changed]]:
+    """Configurations that differ, those that changed in the same way together."""
+    groups: dict[str, tuple[list[str], Changed]] = {}
+    for change in changes:
+        if change.status != "same":
+            names, _ = groups.setdefault(repr(replace(change, name="")), ([], change))
+            names.append(change.name)
+    return [(", ".join(names), change) for names, change in groups.values()]
+
+
+def _blocks(names: str, change: Changed, units: str) -> Iterator[Block]:
+    title = f"{SIGNS[change.status]} {names}"
     rows = [(item.word, f"{numbers.value(item.base)} → {numbers.value(item.new)}") for item in change.inputs]
     rows += [
         (item.metric, _moved(item, units)) for path in SHOWN for item in change.metrics if item.metric == path
     ]
     yield Facts(title, tuple(rows))
     if change.terms:
-        yield _table(change, units)
+        yield _table(names, change, units)
 
 
 def _moved(item: MetricChange, units: str) -> str:
@@ -59,17 +69,20 @@ def _moved(item: MetricChange, units: str) -> str:
         return f"{before} → {after}"
     sign = "+" if item.change > 0 else numbers.MINUS
     share = ""
-    if isinstance(item.base, (int, float)) and item.base:
-        share = f", {sign}{numbers.short(100 * abs(item.change) / abs(item.base))}%"
+    if (
+        isinstance(item.base, (int, float))
+        and isinstance(item.new, (int, float))
+        and min(item.base, item.new) > 0
+    ):
+        share = f", {sign}{percent(abs(item.change) / abs(item.base))}"
     return f"{before} → {after} ({sign}{amount(abs(item.change), item.unit, units)}{share})"
 
 
-def _table(change: Changed, units: str) -> Table:
-    names = ("", "Term", "Part", "Tier", "Before", "After", "Change")
-    columns = tuple(Column(name, right=name in {"Before", "After", "Change"}) for name in names)
+def _table(names: str, change: Changed, units: str) -> Table:
+    headers = ("Term", "Part", "Tier", "Before", "After", "Change")
     return Table(
-        f"Terms of {change.name} that moved; {units} per GPU",
-        columns[1:],
+        f"Terms of {names} that moved; {units} per GPU",
+        tuple(Column(name, right=name in {"Before", "After", "Change"}) for name in headers),
         tuple(_row(term, units) for term in change.terms),
     )
 
