@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import sys
+from collections.abc import Mapping
+from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from zerocalc import results, results_check
+from zerocalc import results, results_check, results_time
 from zerocalc.questions.params import Counts
 from zerocalc.questions.presets import PresetAnswer, PresetList
 from zerocalc.schemas import FOLDER
 from zerocalc.schemas.files import FILES
+from zerocalc.specs import job
 from zerocalc.specs.job import Job
 
 SOURCES: dict[str, Any] = {
@@ -31,7 +38,31 @@ SOURCES: dict[str, Any] = {
     **FILES,
 }
 """What each schema is made from: a class, or a function that writes the schema of a file."""
+DOCUMENTED = {results, results_check, results_time, job}
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def attribute_docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
+    """The text under each attribute of a module's classes, by class and attribute.
+
+    Read from the source here rather than by pydantic, which would read it at every start of the command line.
+    """
+    docs: dict[str, dict[str, str]] = {}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.ClassDef):
+            for attribute, below in pairwise(node.body):
+                text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and below.value.value
+                if isinstance(attribute, ast.AnnAssign) and isinstance(attribute.target, ast.Name) and text:
+                    docs.setdefault(node.name, {})[attribute.target.id] = inspect.cleandoc(str(text))
+    return docs
+
+
+def describe(schema: dict[str, Any], name: str, docs: Mapping[str, Mapping[str, str]]) -> None:
+    """Add the attributes' docstrings to a schema's properties, and to those of its definitions."""
+    for title, definition in [(name, schema), *schema.get("$defs", {}).items()]:
+        for attribute, text in docs.get(title, {}).items():
+            if attribute in definition.get("properties", {}):
+                definition["properties"][attribute].setdefault("description", text)
 
 
 def schema_of(kind: str) -> dict[str, Any]:
@@ -41,6 +72,8 @@ def schema_of(kind: str) -> dict[str, Any]:
         schema = source()
     else:
         schema = TypeAdapter(source).json_schema(mode="serialization", schema_generator=GenerateJsonSchema)
+        for module in {sys.modules[source.__module__]} | DOCUMENTED:
+            describe(schema, source.__name__, attribute_docstrings(module))
     if "kind" in schema.get("properties", {}):
         schema["properties"]["kind"] = {"const": kind, "title": "Kind", "type": "string"}
         schema["required"] = list(schema["properties"])

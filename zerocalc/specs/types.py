@@ -49,7 +49,6 @@ class Spec(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         allow_inf_nan=False,
         defer_build=True,
         arbitrary_types_allowed=True,
