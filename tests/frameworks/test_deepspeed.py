@@ -285,7 +285,8 @@ class TestOffload:
         offload = {"params": "nvme"}
         plan = plan_of(job_of(1_000_000_000, world=8, offload=offload))
         assert named(plan, "params", tier="cpu") == 250_000_000
-        assert named(plan, "param_swap_buffers") == 0
+        assert named(plan, "params", tier="nvme") == 0
+        assert named(plan, "param_swap_buffers", tier="cpu") == 5 * 2 * 100_000_256
 
     def test_gradients_go_down_and_parameters_come_up(self) -> None:
         job = job_of(model_of("llama_untied"), world=2, strategy="zero2", offload={"optimizer": "cpu"})

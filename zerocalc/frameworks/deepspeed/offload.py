@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocalc.formulas.deepspeed import swap_buffer_bytes
 from zerocalc.formulas.registry import apply
@@ -30,46 +30,30 @@ class Placement:
     params: dict[Tier, list[Param]]
     states: dict[Tier, list[tuple[Param, ...]]]
     """Sub-groups by the tier of their optimizer states."""
-    ranks: int
-    settings: Any
-    widest_swapped: int
-    """Elements of a rank's share of the largest sub-group, when states are on NVMe."""
-
-    def swap_buffers(self, part: str, width: int) -> Iterator[Term]:
-        """Pinned host memory between NVMe and the optimizer: as many buffers as configured, each of a whole sub-group."""
-        if "nvme" in self.states:
-            amount = apply(
-                swap_buffer_bytes,
-                buffers=self.settings["offload_optimizer.buffer_count"],
-                num_elements=self.widest_swapped,
-                bytes_per_element=width,
-                alignment=IO_BLOCK_BYTES // width,
-            )
-            yield buffer_term("optimizer_swap_buffers", amount, RESIDENT, part=part, tier="cpu")
-
-    def param_buffers(self, part: str, width: int) -> Iterator[Term]:
-        """Pinned host memory between NVMe and the parameters, allocated whatever the model needs."""
-        if "nvme" in self.params:
-            amount = apply(
-                swap_buffer_bytes,
-                buffers=self.settings["offload_param.buffer_count"],
-                num_elements=self.settings["offload_param.buffer_size"],
-                bytes_per_element=width,
-                alignment=IO_BLOCK_BYTES // width,
-            )
-            yield buffer_term("param_swap_buffers", amount, RESIDENT, part=part, tier="cpu")
 
 
 def placement_of(engine: Engine, sub_groups: list[tuple[Param, ...]], ranks: int) -> Placement:
     """Place a group's sub-groups as DeepSpeed does: the first ones on the GPU under `ratio`, the small ones never on NVMe."""
     sizes = [sum(ceil_div(param.numel, ranks) for param in members) for members in sub_groups]
-    return Placement(
-        params=_params(engine, sub_groups, sizes),
-        states=_states(engine, sub_groups, sizes),
-        ranks=ranks,
-        settings=engine.settings,
-        widest_swapped=max(sizes),
-    )
+    return Placement(_params(engine, sub_groups, sizes), _states(engine, sub_groups, sizes))
+
+
+def swap_buffers(engine: Engine, widest: int) -> Iterator[Term]:
+    """Pinned host memory on the way to NVMe, allocated whatever is swapped; `widest` is the largest sub-group's share."""
+    settings, offload = engine.settings, engine.view.job.offload
+    master, param = engine.bytes_of(engine.master_dtype), engine.bytes_of(engine.param_dtype)
+    rows = []
+    if offload.optimizer == "nvme":
+        rows.append(("optimizer_swap_buffers", settings["offload_optimizer.buffer_count"], widest, master))
+    if offload.params == "nvme":
+        elements = settings["offload_param.buffer_size"]
+        rows.append(("param_swap_buffers", settings["offload_param.buffer_count"], elements, param))
+    for name, buffers, elements, width in rows:
+        amount = apply(
+            swap_buffer_bytes,
+            buffers=buffers, num_elements=elements, bytes_per_element=width, alignment=IO_BLOCK_BYTES // width,
+        )  # fmt: skip
+        yield buffer_term(name, amount, RESIDENT, tier="cpu")
 
 
 def _states(

@@ -26,7 +26,7 @@ from zerocalc.frameworks.deepspeed.engine import (
     Group,
 )
 from zerocalc.frameworks.deepspeed.modules import Param, gradient_order
-from zerocalc.frameworks.deepspeed.offload import Placement, placement_of
+from zerocalc.frameworks.deepspeed.offload import Placement, placement_of, swap_buffers
 from zerocalc.frameworks.deepspeed.states import (
     buffer_term,
     scalars,
@@ -122,6 +122,10 @@ def terms(engine: Engine, gathers: Gathers) -> Iterator[Term]:
     yield scalars("overflow_tracker", 1, 1, tier=tier)
     yield from _buckets(engine, kept)
     yield from _gathered(engine, gathers)
+    widest = max(
+        share_elements(m, group.ranks) for group in engine.trained for m in sub_groups(engine, group)
+    )
+    yield from swap_buffers(engine, widest)
 
 
 def _params(engine: Engine, group: Group, placement: Placement, kept: set[str]) -> Iterator[Term]:
@@ -143,7 +147,6 @@ def _params(engine: Engine, group: Group, placement: Placement, kept: set[str]) 
         # Dropped while the optimizer steps, gathered again after it.
         live = (INITIALIZATION, AT_REST, *TURN, BACKWARD_END)
         yield buffer_term("persistent_params", amount, live, part=group.name)
-    yield from placement.param_buffers(group.name, width)
 
 
 def _states(engine: Engine, group: Group, placement: Placement) -> Iterator[Term]:
@@ -154,7 +157,6 @@ def _states(engine: Engine, group: Group, placement: Placement) -> Iterator[Term
             yield state_term(name, shares(params, width, group.ranks), group, tier=tier)
         for name, amount in shaped_states(engine, share_elements(params, group.ranks)):
             yield state_term(name, amount, group, tier=tier)
-    yield from placement.swap_buffers(group.name, engine.bytes_of(engine.master_dtype))
 
 
 def _gradients(engine: Engine, group: Group, placement: Placement) -> Iterator[Term]:
