@@ -22,6 +22,7 @@ from zerocalc.frameworks.deepspeed.stage3_comm import quantized_groups
 from zerocalc.frameworks.deepspeed.trace import Gatherer, Limits, step_events
 from zerocalc.layout import Architecture, Layout, Tensor, Unit
 from zerocalc.presets import load_optimizer, load_precision, optimizer_bytes_per_param
+from zerocalc.readers import deepspeed_keys
 from zerocalc.specs.job import Job, ModelSpec, Offload, OptimizerSpec, Parallelism, Precision, Workload
 
 if TYPE_CHECKING:
@@ -486,3 +487,28 @@ class TestTrace:
             for flag in (False, True)
         ]
         assert counts[1] - counts[0] == 4 * 8
+
+
+def test_every_setting_that_the_reader_hands_on_is_known() -> None:
+    groups = (
+        deepspeed_keys.PRECISION,
+        deepspeed_keys.ZERO,
+        deepspeed_keys.OFFLOAD,
+        deepspeed_keys.ACTIVATIONS,
+    )
+    handed = {
+        row.to.removeprefix("settings.")
+        for group in groups
+        for row in group
+        if row.to.startswith("settings.")
+    }
+    assert handed <= {row.name for row in SETTINGS}
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "zero1", "zero2", "zero3"])
+def test_nothing_trained_holds_and_sends_parameters_only(strategy: str) -> None:
+    job = job_of(model_of("llama_untied"), world=4, strategy=strategy)
+    frozen = job.model_copy(update={"model": job.model.model_copy(update={"num_trainable_params": 0})})
+    plan = plan_of(frozen)
+    assert {term.state for term in plan.terms if term.state} == {"params"}
+    assert {row.tensor for row in plan.collectives} <= {"params"}

@@ -159,7 +159,8 @@ class Engine:
     def root(self) -> Module:
         """The model's modules in the order they run, an adapter's inside them."""
         adapter = self.view.job.model.adapter
-        layouts = [(self.view.layout, adapter is not None)]
+        trains_model = any(group.name != "adapter" for group in self.trained)
+        layouts = [(self.view.layout, not trains_model)]
         if adapter is not None:
             layouts += [(part.layout, False) for part in self.view.parts if part.name == "adapter"]
         return module_tree(layouts)

@@ -94,9 +94,10 @@ def terms(engine: Engine) -> Iterator[Term]:
         yield from _initial_copy(engine, group, flat)
         yield from _states(engine, group, flat, tier)
         yield from _gradients(engine, group, flat)
-    yield from _buckets(engine)
-    yield from step_counters(engine, len(engine.trained), tier=tier)
-    yield scalars("gradient_norm", 1, 4, tier=tier)
+    if engine.trained:
+        yield from _buckets(engine)
+        yield from step_counters(engine, len(engine.trained), tier=tier)
+        yield scalars("gradient_norm", 1, 4, tier=tier)
 
 
 def _initial_copy(engine: Engine, group: Group, flat: FlatGroup) -> Iterator[Term]:

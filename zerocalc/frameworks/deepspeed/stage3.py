@@ -116,16 +116,20 @@ def terms(engine: Engine, gathers: Gathers) -> Iterator[Term]:
             yield from _states(engine, group, placement)
             yield from _gradients(engine, group, placement)
             yield from _step(engine, group, placement)
+    yield from _gathered(engine, gathers)
+    if engine.trained:
+        yield from _scalars(engine)
+        yield from _buckets(engine, kept)
+        shares_of = (share_elements(m, g.ranks) for g in engine.trained for m in sub_groups(engine, g))
+        yield from swap_buffers(engine, max(shares_of))
+
+
+def _scalars(engine: Engine) -> Iterator[Term]:
+    """A step counter per sub-group, the norm (in fp64 on the GPU, in fp32 under offload), the overflow flag."""
     tier: Tier = "cpu" if engine.offloads_optimizer else "gpu"
     yield from step_counters(engine, sum(len(sub_groups(engine, g)) for g in engine.trained), tier=tier)
     yield scalars("gradient_norm", 1, 4 if engine.offloads_optimizer else 8, tier=tier)
     yield scalars("overflow_tracker", 1, 1, tier=tier)
-    yield from _buckets(engine, kept)
-    yield from _gathered(engine, gathers)
-    widest = max(
-        share_elements(m, group.ranks) for group in engine.trained for m in sub_groups(engine, group)
-    )
-    yield from swap_buffers(engine, widest)
 
 
 def _params(engine: Engine, group: Group, placement: Placement, kept: set[str]) -> Iterator[Term]:
