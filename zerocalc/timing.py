@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from zerocalc.formulas import offload as off
 from zerocalc.formulas import timing as tm
+from zerocalc.records import Record
 from zerocalc.results_time import Bounds, Compute, LinkTime, Timing, Training
 from zerocalc.strategies import LEGS
 from zerocalc.units import ceil_div, largest
@@ -22,8 +23,8 @@ SECONDS_PER_HOUR = 3600
 _MATMUL_KINDS = ("matrix", "head", "router", "shared_expert")
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
+@dataclass(eq=False, repr=False)
+class _Use(Record):
     """A class of links in use: bytes one rank sends, and seconds at the nominal and at the measured rate."""
 
     link: str
@@ -32,8 +33,8 @@ class _Use:
     bandwidth: Bounds
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+@dataclass(eq=False, repr=False)
+class Step(Record):
     """One optimizer step and what its bounds are made of. Every number may be a recorded one (see `sweeps.trace`)."""
 
     seconds: Bounds
@@ -171,13 +172,15 @@ def _leg_s(job: Job, row: Collective, full_bytes: int, inside: float, node: floa
             nics_per_node=1,
             nic_bandwidth_bytes_per_s=node / sharing,
         )
-    return legs * leg
+    seconds: float = legs * leg
+    return seconds
 
 
 def _latency_s(view: RankView, row: Collective, speed: Speed) -> float:
     """Seconds of start-up: every hop of every call, one call per layer where the plan counts a pass as one."""
     calls = max(row.count, view.job.workload.grad_accum * max(1, view.layout.num_layers))
-    return calls * LEGS.get(row.op, 1) * (row.group_size - 1) * speed.latency_s  # type: ignore[call-overload]
+    hops: int = calls * LEGS.get(row.op, 1) * (row.group_size - 1)  # type: ignore[call-overload]
+    return hops * speed.latency_s
 
 
 def _wire(view: RankView, plan: Plan, speed: Speed) -> Iterator[_Use]:

@@ -10,11 +10,13 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, TypeVar
 
+from zerocalc.records import Record
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+@dataclass(eq=False, repr=False)
+class Entry(Record):
     """What is known about a registered formula."""
 
     function: Callable[..., Any]
@@ -41,8 +43,8 @@ def formula(*, symbol: str, unit: str, source: str) -> Callable[[F], F]:
     return register
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+@dataclass(eq=False, repr=False)
+class Applied(Record):
     """A formula together with the numbers it was given and what it came to."""
 
     entry: Entry
@@ -65,8 +67,8 @@ class Applied:
         return ast.unparse(_Substitute(self.inputs).visit(tree))
 
 
-@dataclass(frozen=True, slots=True)
-class Grouped:
+@dataclass(eq=False, repr=False)
+class Grouped(Record):
     """One formula summed over groups of equal tensors: `count` times its value in each group."""
 
     entry: Entry
@@ -97,8 +99,8 @@ class Grouped:
         return " + ".join(f"{count} * ({applied.substituted()})" for count, applied in self.groups) or "0"
 
 
-@dataclass(frozen=True, slots=True)
-class Summed:
+@dataclass(eq=False, repr=False)
+class Summed(Record):
     """A sum of named parts, each `count` times what one formula gave; parts may follow different formulas."""
 
     parts: tuple[tuple[str, Any, Applied], ...]
@@ -146,12 +148,13 @@ def apply(function: Callable[..., Any], /, **inputs: Any) -> Applied:
 
 def apply_grouped(function: Callable[..., Any], groups: Iterable[tuple[int, Mapping[str, Any]]]) -> Grouped:
     """Evaluate a registered formula once per group of equal tensors; groups with equal inputs are merged."""
-    merged: dict[tuple[tuple[str, Any], ...], int] = {}
+    merged: dict[Any, tuple[int, Mapping[str, Any]]] = {}
     for count, inputs in groups:
-        key = tuple(inputs.items())
-        merged[key] = merged.get(key, 0) + count
+        # Recorded numbers (see `sweeps.trace`) are told apart by how they came about, without settling their value.
+        key = tuple((name, getattr(value, "recorded", value)) for name, value in inputs.items())
+        merged[key] = (merged[key][0] + count if key in merged else count, inputs)
     return Grouped(
-        REGISTRY[function], tuple((count, apply(function, **dict(key))) for key, count in merged.items())
+        REGISTRY[function], tuple((count, apply(function, **inputs)) for count, inputs in merged.values())
     )
 
 
