@@ -70,8 +70,6 @@ NORMS: dict[tuple[str, str], tuple[Saved, ...]] = {
     ("rms-fp32", "fused"): _RMS_FUSED,
     ("gemma", "fused"): _RMS_FUSED,
     ("layer", "fused"): _LAYER_NORM,
-    **{(norm, "compiled"): _RMS_FUSED for norm in ("rms", "rms-fp32", "gemma")},
-    ("layer", "compiled"): _LAYER_NORM,
     **{
         (norm, "korthikanti"): (Saved("input", "hidden", ELEMENT),)
         for norm in ("rms", "rms-fp32", "gemma", "layer")
@@ -193,8 +191,6 @@ MLPS: dict[tuple[str, str], tuple[str, ...]] = {
     ("gelu_new", "fused"): _GELU,
     ("gelu_new", "korthikanti"): _GELU,
     **{("gelu", how): _GELU for how in ("eager", "fused", "korthikanti")},
-    ("gated", "compiled"): ("gate", "up"),
-    **{(mlp, "compiled"): ("MLP inside",) for mlp in ("gelu_new", "gelu", "relu")},
     **{("relu", how): ("ReLU output",) for how in ("eager", "fused", "korthikanti")},
 }
 """The tensors inside an MLP, each as wide as its inner dimension."""

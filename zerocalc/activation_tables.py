@@ -99,8 +99,6 @@ class Implementation(NamedTuple):
     """The family of attention rows; None takes the recipe's."""
     masks: tuple[Saved, ...] = MASKS
     embedding: tuple[Saved, ...] = EMBEDDING
-    keeps_inputs: bool = True
-    """Whether the inputs of matrix multiplications are kept; a compiler makes them again from what a norm has read."""
     counts_indices: bool = True
     """Whether ids, labels, tables and casts are counted: the paper leaves them out."""
 
@@ -109,8 +107,6 @@ IMPLEMENTATIONS: dict[str, Implementation] = {
     "eager": Implementation("eager", "eager"),
     "fused": Implementation("fused", "eager"),
     "fused-mlp": Implementation("fused", "fused"),
-    # torch.compile: whatever costs no matrix multiplication is computed again in backward.
-    "compiled": Implementation("compiled", "compiled", keeps_inputs=False),
     "megatron": Implementation("fused", "fused", "megatron"),
     "korthikanti": Implementation(
         "korthikanti",
@@ -159,12 +155,12 @@ def _residual_mask(index: int, recipe: Recipe, how: Implementation) -> tuple[Sav
     return how.masks[index : index + 1] if recipe.residual_dropout or always else ()
 
 
-def _mlp_input(recipe: Recipe, how: Implementation, norm: tuple[Saved, ...]) -> tuple[Saved, ...]:
-    read = (_consumed("MLP input", 2 if recipe.mlp == "gated" else 1),) * how.keeps_inputs
+def _mlp_input(recipe: Recipe, norm: tuple[Saved, ...]) -> tuple[Saved, ...]:
+    read = _consumed("MLP input", 2 if recipe.mlp == "gated" else 1)
     if recipe.parallel == "one norm":
         return ()
     rows = norm[1:] if recipe.parallel == "two norms" else norm
-    return (*_named("MLP norm", rows), *read) if recipe.pre_norms else read
+    return (*_named("MLP norm", rows), read) if recipe.pre_norms else (read,)
 
 
 def attention_core(recipe: Recipe, how: Implementation, attention: Attention) -> tuple[Saved, ...]:
@@ -183,12 +179,12 @@ def layer_rows(
         experts += _named("shared expert", saved_inside(*inside, width="shared_ffn"))
     return (
         *(_named("attention norm", norm) if recipe.pre_norms else ()),
-        *((_consumed("attention input", 1 if recipe.packed_qkv else 3),) * how.keeps_inputs),
+        _consumed("attention input", 1 if recipe.packed_qkv else 3),
         *_qk_norms(recipe, norm),
         *core,
         *_post_norm("attention output norm", recipe, how),
         *_residual_mask(0, recipe, how),
-        *_mlp_input(recipe, how, norm),
+        *_mlp_input(recipe, norm),
         *(experts if kind == "moe" else dense),
         *_post_norm("MLP output norm", recipe, how),
         *_residual_mask(1, recipe, how),

@@ -107,8 +107,14 @@ SETTINGS: dict[tuple[str, str], Any] = {
 
 VALUES: dict[tuple[str, str], dict[Any, dict[str, Any]]] = {
     ("deepspeed", "master_dtype"): {"fp32": {}, "bf16": {"bf16_master_weights_and_grads": True}},
+    **{
+        ("deepspeed", name): {"fp32": {}, "bf16": {"bf16_optimizer_states": True}}
+        for name in ("optimizer_states_dtype", "states_dtype", "moments_dtype", "moment_dtype")
+    },
     ("pytorch", "load"): {"every rank": {"sync_module_states": False}},
-    ("pytorch", "compile"): {True: {"activations": "compiled"}, False: {}},
+    ("pytorch", "compile"): {True: {"activations": "fused-mlp"}, False: {}},
+    # torchtune's configs ask for the fused AdamW.
+    ("pytorch", "packed"): {key: {"fused": True} for key in (True, False)},
     # torchtune chunks and compiles the loss: only 16-bit logits and their gradient are whole.
     ("pytorch", "chunked_ce"): {True: {"loss": "fused-logits"}, False: {}},
     # Composer's words; its LLM Foundry trains with flash-attn's cross-entropy and an AdamW that goes tensor by tensor.
@@ -138,7 +144,6 @@ SILENT = frozenset(
         "total_over_gpus",
         "printed_precision",
         "biases",
-        "packed",
         "limit_all_gathers",
         "forward_prefetch",
         "float8",
@@ -148,7 +153,7 @@ SILENT = frozenset(
         "frozen_params",
         "trainable_params",
         "frozen_rest",
-        "host_ram_per_gpu_bytes",
+        "host_ram_per_gpu_bytes ",
         "tokens",
         "method",
         "compute",
@@ -214,7 +219,7 @@ def framework_of(job: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def settings_of(job: dict[str, Any], framework: str) -> dict[str, Any]:
-    """The row's settings under our names. Raises NotExpressibleError for one that no table knows."""
+    """The row's settings under our names; `untranslated` says which are left out."""
     found: dict[str, Any] = {}
     for (ours, word, value), implied in IMPLIED.items():
         if framework == ours and job[word] == value:
@@ -226,9 +231,14 @@ def settings_of(job: dict[str, Any], framework: str) -> dict[str, Any]:
         elif key in SETTINGS:
             ours = SETTINGS[key]
             found |= {ours: value} if isinstance(ours, str) else (ours if value else {})
-        elif name not in SILENT:
-            raise NotExpressibleError(f"setting {name} of {framework}")
     return found
+
+
+def untranslated(row: dict[str, Any]) -> list[str]:
+    """The row's settings that no table knows: the answer leaves them out."""
+    framework, _ = framework_of(row["job"])
+    known = SILENT | {name for ours, name in (*SETTINGS, *VALUES) if ours == framework}
+    return sorted(set(row["job"]["settings"]) - known)
 
 
 def precision_of(job: dict[str, Any], framework: str) -> str:
@@ -282,7 +292,7 @@ def _trainable(job: dict[str, Any]) -> str | int | None:
 
 
 def _host_memory(job: dict[str, Any]) -> str | None:
-    per_gpu = job["settings"].get("host_ram_per_gpu_bytes")
+    per_gpu = job["settings"].get("host_ram_per_gpu_bytes ")
     size = per_gpu * (job["gpus_per_node"] or 1) if per_gpu else job.get("host_ram_bytes")
     return f"{size}B" if size else None
 

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 from tests.published.figures import predicted
-from tests.published.jobs import NotExpressibleError
+from tests.published.jobs import NotExpressibleError, untranslated
 from zerocalc.errors import ZerocalcError
 
 DATA = Path(__file__).parents[1] / "data" / "published" / "gate.json"
@@ -71,7 +71,8 @@ def rows(path: Path = DATA) -> list[dict[str, Any]]:
 def judge(row: dict[str, Any]) -> Outcome:
     """Answer one row; what cannot be expressed is an outcome with its reason."""
     try:
-        return Outcome(row, predicted(row))
+        left_out = untranslated(row)
+        return Outcome(row, predicted(row), f"without {', '.join(left_out)}" if left_out else "")
     except (NotExpressibleError, ZerocalcError) as error:
         return Outcome(row, None, str(error))
     except Exception as error:  # a fault of ours is a miss too, and says so

@@ -10,7 +10,7 @@ LOSS_CHOICES = ("eager", "naive", "no-upcast", "fused-logits", "vocab-parallel",
 
 ACTIVATION_SETTINGS = (
     Setting(
-        name="activations", kind="str", default="eager", choices=("eager", "fused", "fused-mlp", "compiled", "megatron", "korthikanti"),
+        name="activations", kind="str", default="eager", choices=("eager", "fused", "fused-mlp", "megatron", "korthikanti"),
         doc="which kernels keep what: transformers' modules as measured, fused ones, or the papers' own equations",
     ),
     Setting(

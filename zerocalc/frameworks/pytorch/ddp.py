@@ -84,8 +84,20 @@ def num_tensors(part: Part) -> int:
     return sum(count for _, count in part.layout.grouped())
 
 
+def is_wrapped(setup: Setup) -> bool:
+    """Whether the model is wrapped in DistributedDataParallel: asked for, or by default where there are ranks."""
+    asked = setup.settings["ddp_wrapper"]
+    return bool(setup.view.job.parallelism.shard_size > 1 if asked is None else asked)
+
+
 def gradient_terms(setup: Setup, holding: Holding) -> Iterator[Term]:
-    """Gradients and the reducer's buckets: one and the same with `gradient_as_bucket_view`, else two copies."""
+    """Gradients and the reducer's buckets: one and the same with `gradient_as_bucket_view`, else two copies.
+
+    A model on one rank is not wrapped, so it has no buckets.
+    """
+    if not is_wrapped(setup):
+        yield grads_term(holding, setup.types, grads_phases(setup, reduced_in_turn=True))
+        return
     if setup.settings["gradient_as_bucket_view"]:
         yield grads_term(holding, setup.types, ALWAYS)
         return
@@ -124,7 +136,8 @@ def turn_terms(setup: Setup) -> list[Term]:
 def grads_so_far(setup: Setup, *, layers: int) -> list[Held]:
     """Gradients of everything after the embedding, and of the last `layers` layers, where they are not kept anyway."""
     settings = setup.settings
-    if settings["gradient_as_bucket_view"] or not settings["set_to_none"] or setup.accum > 1:
+    in_buckets = settings["gradient_as_bucket_view"] and is_wrapped(setup)
+    if in_buckets or not settings["set_to_none"] or setup.accum > 1:
         return []
     groups = [
         (min(count, layers) if is_layer else 1, _whole(setup, tensor))
@@ -136,7 +149,7 @@ def grads_so_far(setup: Setup, *, layers: int) -> list[Held]:
 
 def tied_gradients(setup: Setup) -> list[Held]:
     """A tied matrix has two gradients before they are added; one more arrives where gradients live in buckets."""
-    in_buckets = int(setup.settings["gradient_as_bucket_view"])
+    in_buckets = int(setup.settings["gradient_as_bucket_view"] and is_wrapped(setup))
     groups = [
         (2 * (tensor.name in _ties(setup)) + in_buckets, _whole(setup, tensor))
         for tensor, _, _ in _trained(setup)

@@ -18,6 +18,10 @@ SETTINGS = (
         doc="MiB of gradients per bucket (default: 25, and 1 for the first bucket)",
     ),
     Setting(
+        name="ddp_wrapper", kind="bool", default=None, strategies=_DDP,
+        doc="wrap the model in DistributedDataParallel (default: where there is more than one data-parallel rank)",
+    ),
+    Setting(
         name="gradient_as_bucket_view", kind="bool", default=False, strategies=_DDP,
         doc="gradients are views of the reducer's buckets; otherwise the buckets are a second copy that stays",
     ),
