@@ -76,10 +76,16 @@ class Engine:
 
     @property
     def comm_dtype(self) -> str:
-        """Element type of gradients on the wire; below stage 3 sequence parallelism forces fp32."""
+        """Element type of gradients on the wire: the parameters' unless asked otherwise, however gradients accumulate.
+
+        Below stage 3 sequence parallelism forces fp32.
+        """
         if self.view.job.parallelism.cp > 1 and self.stage in (1, 2):
             return "fp32"
-        return str(self.settings["communication_data_type"] or self.view.job.precision.reduce_dtype)
+        job = self.view.job
+        asked = not job.origins.get("reduce_dtype", "default").startswith(("default", "preset"))
+        default = job.precision.reduce_dtype if asked else self.param_dtype
+        return str(self.settings["communication_data_type"] or default)
 
     @property
     def master_dtype(self) -> str:
