@@ -47,7 +47,7 @@ SETTINGS = (
     ),
     Setting(
         name="parameter_alignment", kind="bool", default=False, strategies=BELOW_3,
-        doc="start every tensor of a flat group on 16 bytes (since 0.19.7)",
+        doc="start every tensor of a flat group on 16 bytes (in 0.19.8, not yet in 0.19.6)",
     ),
     Setting(
         name="grad_accum_dtype", kind="str", default=None, choices=_DTYPES,
@@ -148,7 +148,7 @@ SETTINGS = (
         name="unflattened_copy", kind="bool", default=True, strategies=BELOW_3,
         doc="while the engine is built, weights as loaded stand beside their flat copy and the new states",
         changed="optimizer states are made at the first step since 0.13.2; flattened on the GPU only where it fits "
-        "since 0.18.10",
+        "since 0.18.7",
     ),
     *ACTIVATION_SETTINGS,
 )  # fmt: skip
