@@ -39,7 +39,7 @@ SETTINGS = (
     ),
     Setting(
         name="allgather_partitions", kind="bool", default=True, strategies=BELOW_3,
-        doc="read and ignored since 0.3.16: parameters are always all-gathered",
+        doc="read and ignored: parameters are always all-gathered",
     ),
     Setting(
         name="round_robin_gradients", kind="bool", default=False, strategies=BELOW_3,
@@ -93,7 +93,7 @@ SETTINGS = (
     Setting(
         name="sub_group_size", kind="int", default=1_000_000_000, minimum=1, strategies=STAGE_3,
         doc="elements of a rank's share that the optimizer updates at a time",
-        changed="1e12 before 0.4, 1e9 since",
+        changed="1e12 in the documentation's examples, 1e9 in the code",
     ),
     Setting(
         name="zero_hpz_partition_size", kind="int", default=None, minimum=1, strategies=STAGE_3,
