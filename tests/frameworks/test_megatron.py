@@ -304,3 +304,41 @@ def test_optimizer_offload_rests_on_the_host():
     assert result.memory.cpu.bytes_per_rank == 12 * 10**9
     assert result.communication.links.host.to_host_bytes == 4 * 10**9
     assert result.communication.links.host.from_host_bytes == 2 * 10**9
+
+
+LATENT = {
+    "model_type": "deepseek_v3", "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+    "v_head_dim": 128, "num_attention_heads": 128, "tie_word_embeddings": False, "num_hidden_layers": 4, "first_k_dense_replace": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "mib"),
+    [
+        (
+            {
+                "hidden_size": 5120, "vocab_size": 102400, "n_routed_experts": 160, "num_experts_per_tok": 6,
+                "moe_intermediate_size": 1536, "intermediate_size": 12288, "n_shared_experts": 2,
+            },
+            46730.0,
+        ),
+        (
+            {
+                "hidden_size": 7168, "vocab_size": 129280, "n_routed_experts": 256, "num_experts_per_tok": 8,
+                "moe_intermediate_size": 2048, "intermediate_size": 18432, "n_shared_experts": 1,
+            },
+            106803.8,
+        ),
+    ],
+    ids=["deepseek-v2", "deepseek-v3"],
+)  # fmt: skip
+def test_published_allocations_of_mixtures(tmp_path, config, mib):
+    """Experts over eight ranks, latent attention: within a percent of the measured peak."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LATENT | config))
+    job = megatron(
+        str(path), gpus=8, ep=8, micro_batch=1, seq_len=4096, grad_accum=4,
+        settings={"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": "te"},
+    )  # fmt: skip
+    result, _ = evaluate(job)
+    assert result.memory.gpu.peak_bytes == pytest.approx(mib * MIB, rel=0.01)

@@ -91,15 +91,11 @@ def model_chunks(view: RankView, settings: Mapping[str, Any]) -> int:
     return int(chunks)
 
 
-def in_flight(view: RankView, chunks: int) -> int:
+def in_flight(view: RankView, chunks: int) -> Any:
     """Model chunks whose activations this stage holds at once; each is one micro-batch through a stage's n-th part."""
     micro_batches, pp = view.job.workload.grad_accum, view.job.parallelism.pp
     if chunks == 1:
-        return int(
-            micro_batches_in_flight(num_micro_batches=micro_batches, pipeline_parallel=pp - view.stage)
-        )
-    return int(
-        chunks_in_flight(
-            num_micro_batches=micro_batches, pipeline_parallel=pp, stage=view.stage, model_chunks=chunks
-        )
+        return micro_batches_in_flight(num_micro_batches=micro_batches, pipeline_parallel=pp - view.stage)
+    return chunks_in_flight(
+        num_micro_batches=micro_batches, pipeline_parallel=pp, stage=view.stage, model_chunks=chunks
     )
