@@ -22,7 +22,7 @@ def emit_fragment(job: Job, typed: Mapping[str, Any], warnings: Sequence[str] = 
     Raises UsageError for what the tool cannot express, UnknownNameError for another tool.
     """
     from zerocalc.writers import fragment
-    from zerocalc.writers.fragment import flags
+    from zerocalc.writers.common import flags
 
     if typed.get("format"):
         raise UsageError("--emit prints the tool's own format", hint="leave out --format")

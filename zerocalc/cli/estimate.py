@@ -11,7 +11,7 @@ EXAMPLES = (
     "zerocalc estimate 70b --dp 64 --gpu 80GB --strategy zero3",
     "zerocalc estimate llama-3-8b -n 8 --gpu h100 --strategy zero2 --micro-batch 1 --seq-len 4096",
     "zerocalc estimate 13b -n 16 --node dgx-h100 --strategy zero3 --offload-optimizer cpu",
-    "zerocalc estimate 70b -n 64 --strategy zero3 --micro-batch 1 --emit deepspeed",
+    "zerocalc estimate 70b -n 64 --strategy zero3 --emit accelerate",
 )
 
 

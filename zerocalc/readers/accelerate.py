@@ -243,6 +243,8 @@ def _groups(found: Found, kind: str, label: str, reading: Reading) -> None:
     shard, replicas = _size(found, "dp_shard_size"), _size(found, "dp_replicate_size")
     if shard > 1 and replicas > 1 and kind == "FSDP":
         given = found[f"{PARALLEL}.dp_shard_size"]
+        if reading.value("strategy") == "zero2":
+            reading.settings["reshard_after_forward"] = Given(False, reading.values["strategy"].origin)
         reading.values["strategy"] = Given("hsdp", found[f"{PARALLEL}.dp_replicate_size"].origin)
         reading.values["shard_size"] = Given(shard * reading.value("cp", 1), given.origin)
     product = shard * replicas * _size(found, "tp_size") * reading.value("cp", 1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zerocalc.specs.job import Job
-    from zerocalc.writers.fragment import Fragment
+    from zerocalc.writers.common import Fragment
 
 __all__ = ["TOOLS", "emit", "fragment"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import UsageError
 from zerocalc.writers import deepspeed
-from zerocalc.writers.fragment import (
+from zerocalc.writers.common import (
     Fragment,
     given_settings,
     group_size,
@@ -17,7 +17,7 @@ from zerocalc.writers.fragment import (
     unsaid_of,
 )
 from zerocalc.writers.plain import yaml_text
-from zerocalc.writers.torch_types import refuse_partial_offload, torch_types
+from zerocalc.writers.torch_types import refuse_partial_offload, torch_types, whole_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 TOOL = "Accelerate"
 _RESHARD = {"zero3": True, "zero2": False, "hsdp": True}
 _FSDP1 = {"zero3": "FULL_SHARD", "zero2": "SHARD_GRAD_OP", "ddp": "NO_SHARD", "hsdp": "HYBRID_SHARD"}
-_TORCH_SAID = ("storage_dtype", "param_dtype", "reduce_dtype", "fsdp_version", "reshard_after_forward")
+_FSDP1_KEPT = {**_FSDP1, "zero3": "SHARD_GRAD_OP", "hsdp": "HYBRID_SHARD_ZERO2"}
+"""FSDP1's words: resharding after forward, and keeping gathered parameters until backward."""
+_TYPES_SAID = ("storage_dtype", "param_dtype", "reduce_dtype", "fsdp_version")
 Plugin = tuple[dict[str, Any], set[str], tuple[str, ...]]
 """Keys of the file, the words and settings they say, and notes."""
 
@@ -48,7 +50,7 @@ def write(job: Job) -> Fragment:
 
 def _fragment(job: Job, keys: dict[str, Any], said: set[str], notes: tuple[str, ...]) -> Fragment:
     launch: dict[str, Any] = {"distributed_type": keys.pop("distributed_type")}
-    machines = _machines(job)
+    machines = None if launch["distributed_type"] == "NO" else _machines(job)
     said |= {"gpus", *(["gpus_per_node"] if machines else [])}
     launch |= {"num_machines": machines} if machines else {}
     launch |= {"num_processes": job.parallelism.world_size, **keys}
@@ -76,7 +78,9 @@ def _torch(job: Job) -> Plugin:
 
 def _fsdp(job: Job, section: dict[str, Any]) -> Plugin:
     offloaded = refuse_partial_offload(job, TOOL)
-    said = {f"settings.{name}" for name in (*_TORCH_SAID, "use_orig_params")}
+    said = {f"settings.{name}" for name in (*_TYPES_SAID, "use_orig_params")}
+    if job.strategy != "ddp":
+        said.add("settings.reshard_after_forward")
     if offloaded:
         section["fsdp_offload_params"] = True
     if job.workload.checkpointing == "full":
@@ -99,14 +103,12 @@ def _fsdp2(job: Job) -> dict[str, Any]:
 
 def _fsdp1(job: Job) -> dict[str, Any]:
     settings = given_settings(job)
-    word = _FSDP1[job.strategy]
-    if job.strategy == "hsdp":
-        if group_size(job) != job.parallelism.gpus_per_node:
-            raise refused(
-                TOOL, "FSDP1's groups are the nodes", can="give --gpus-per-node, or leave fsdp_version at 2"
-            )
-        word = f"{word}_ZERO2" if settings.get("reshard_after_forward") is False else word
-    section: dict[str, Any] = {"fsdp_version": 1, "fsdp_sharding_strategy": word}
+    if job.strategy == "hsdp" and group_size(job) != job.parallelism.gpus_per_node:
+        raise refused(
+            TOOL, "FSDP1's groups are the nodes", can="give --gpus-per-node, or leave fsdp_version at 2"
+        )
+    words = _FSDP1_KEPT if settings.get("reshard_after_forward") is False else _FSDP1
+    section: dict[str, Any] = {"fsdp_version": 1, "fsdp_sharding_strategy": words[job.strategy]}
     if "use_orig_params" in settings:
         section["fsdp_use_orig_params"] = settings["use_orig_params"]
     return section
@@ -147,18 +149,16 @@ def _parallelism(job: Job, section: dict[str, Any]) -> dict[str, int]:
 def _data_parallel(job: Job) -> Plugin:
     """DistributedDataParallel: fp32 weights, with autocast or without."""
     refuse_degrees(job, TOOL, can="--emit torchtitan")
-    types = torch_types(job, TOOL)
-    autocast = given_settings(job).get("autocast", False) or (types.casts and job.framework == "pytorch")
-    if types.storage != "fp32" or (types.casts and not autocast):
+    types, autocast = whole_types(job, TOOL)
+    if types.storage != "fp32":
         raise refused(
             TOOL,
-            f"DDP with weights in {types.compute} and {job.precision.master_dtype or 'no'} master weights: its DDP "
-            "keeps fp32 weights",
-            can="--framework deepspeed (stage 0), or --precision fp32",
+            f"DDP with weights in {types.storage}: the training script loads them",
+            can="--emit torchtitan",
         )
     word = (types.compute if types.casts else "bf16") if autocast else "no"
     kind = "NO" if job.parallelism.world_size == 1 else "MULTI_GPU"
-    said = {f"settings.{name}" for name in ("autocast", *_TORCH_SAID)}
+    said = {f"settings.{name}" for name in ("autocast", *_TYPES_SAID)}
     return {"distributed_type": kind, "mixed_precision": word}, said, ()
 
 

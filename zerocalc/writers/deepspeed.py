@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zerocalc.frameworks import framework_named
 from zerocalc.frameworks.settings import resolve_settings
 from zerocalc.readers.deepspeed_keys import KEYS
-from zerocalc.writers.fragment import (
+from zerocalc.writers.common import (
     Fragment,
     given_settings,
     group_size,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocalc.writers.fragment import (
+from zerocalc.writers.common import (
     Fragment,
     given_settings,
     heading,

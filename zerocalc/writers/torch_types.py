@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from zerocalc.writers.fragment import given_settings, refuse_extra_copies, refused
+from zerocalc.writers.common import given_settings, refuse_extra_copies, refused
 
 if TYPE_CHECKING:
     from zerocalc.specs.job import Job
@@ -33,6 +33,12 @@ def torch_types(job: Job, tool: str) -> TorchTypes:
     """
     refuse_extra_copies(job, tool)
     precision, settings = job.precision, given_settings(job)
+    if precision.master_dtype == precision.param_dtype:
+        raise refused(
+            tool,
+            f"master weights in {precision.master_dtype} beside parameters in the same type",
+            can="--emit deepspeed",
+        )
     storage = settings.get("storage_dtype") or precision.master_dtype or precision.param_dtype
     mixed = precision.master_dtype is not None
     if job.framework == "pytorch":
@@ -46,6 +52,25 @@ def torch_types(job: Job, tool: str) -> TorchTypes:
         job, tool, storage, {"parameters": compute, "gradients on the wire": reduce, "storage": storage}
     )
     return TorchTypes(storage, compute, reduce)
+
+
+def whole_types(job: Job, tool: str) -> tuple[TorchTypes, bool]:
+    """Types under plain data parallelism, which holds one copy and reduces it as it is; and whether autocast is on."""
+    types = torch_types(job, tool)
+    autocast = given_settings(job).get("autocast", False) or (types.casts and job.framework == "pytorch")
+    if types.casts and not autocast:
+        raise refused(
+            tool,
+            f"ddp with weights in {types.compute} beside {types.storage} master weights: its DDP keeps one copy",
+            can="--framework deepspeed and --emit deepspeed (stage 0), or --precision fp32",
+        )
+    if job.framework == "paper" and types.reduce != types.storage:
+        raise refused(
+            tool,
+            f"ddp with gradients reduced in {types.reduce}: its DDP sends them as they are",
+            can="--emit deepspeed",
+        )
+    return types, autocast
 
 
 def _known(dtype: str, otherwise: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.writers.fragment import (
+from zerocalc.writers.common import (
     Fragment,
     given_settings,
     heading,
@@ -19,6 +19,7 @@ from zerocalc.writers.torch_types import (
     refuse_fsdp1,
     refuse_partial_offload,
     torch_types,
+    whole_types,
 )
 
 if TYPE_CHECKING:
@@ -51,9 +52,11 @@ def write(job: Job) -> Fragment:
     refuse_fsdp1(job, TOOL)
     if job.strategy not in ("ddp", "zero2", "zero3", "hsdp"):
         raise refused(TOOL, f"it has no {job.strategy}", can="--emit deepspeed")
-    types = torch_types(job, TOOL)
     sharded = job.strategy != "ddp"
-    training = {**_training(job), **(_sharded_types(types) if sharded else _whole_types(job, types))}
+    training = {
+        **_training(job),
+        **(_sharded_types(torch_types(job, TOOL)) if sharded else _whole_types(job)),
+    }
     if refuse_partial_offload(job, TOOL):
         training["enable_cpu_offload"] = True
     optimizer = _optimizer(job)
@@ -72,6 +75,12 @@ def _parallelism(job: Job) -> dict[str, Any]:
     p = job.parallelism
     if job.strategy == "ddp" and p.cp > 1:
         raise refused(TOOL, "ddp with cp: it shards over context-parallel ranks", can="--strategy zero3")
+    if job.strategy != "ddp" and p.shard_size == 1:
+        raise refused(
+            TOOL,
+            f"{job.strategy} over one rank: its shard degree 1 is ddp",
+            can="more GPUs, or --strategy ddp",
+        )
     replicas = p.data_parallel_size if job.strategy == "ddp" else replicas_of(job, TOOL)
     degrees: dict[str, Any] = {"data_parallel_shard_degree": p.data_parallel_size // replicas}
     if replicas > 1:
@@ -108,15 +117,9 @@ def _sharded_types(types: TorchTypes) -> dict[str, str]:
     return keys
 
 
-def _whole_types(job: Job, types: TorchTypes) -> dict[str, str]:
+def _whole_types(job: Job) -> dict[str, str]:
     """Types under plain data parallelism: one copy of the weights, with autocast or without."""
-    autocast = given_settings(job).get("autocast", False) or (types.casts and job.framework == "pytorch")
-    if types.casts and not autocast:
-        raise refused(
-            TOOL,
-            f"ddp with weights in {types.compute} beside {types.storage} master weights: its DDP keeps one copy",
-            can="--emit deepspeed (stage 0), or --precision fp32",
-        )
+    types, autocast = whole_types(job, TOOL)
     if types.storage not in _COMPUTE or (autocast and "fp16" in types):
         raise refused(TOOL, f"ddp in {types.compute}: it has float32 and bfloat16", can="--emit accelerate")
     if types.storage == "bf16":
