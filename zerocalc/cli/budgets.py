@@ -68,9 +68,13 @@ def snapshots_at(
                 found = check(project_of(_here(typed)), keep=True)
             except ZerocalcError as error:
                 return [], [f"{revision}: {error.message}"]
-    where = revision or "the work tree"
-    problems = [f"{where}: budget {b.name!r}: {b.problem.message}" for b in found.report.budgets if b.problem]
-    return [s for s in found.snapshots if not names or s.name in names], problems
+    where, kept = revision or "the work tree", {snapshot.name for snapshot in found.snapshots}
+    problems = [
+        f"{where}: budget {budget.name!r}: {budget.problem.message}"
+        for budget in found.report.budgets
+        if budget.problem and budget.name not in kept
+    ]
+    return [snapshot for snapshot in found.snapshots if not names or snapshot.name in names], problems
 
 
 def _here(typed: Mapping[str, Any]) -> Mapping[str, Any]:
