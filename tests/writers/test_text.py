@@ -98,6 +98,7 @@ def test_torchtitans_degrees():
     [
         ("deepspeed", {"strategy": "hsdp", "shard_size": 4}, "hsdp", "fsdp2"),
         ("deepspeed", {"precision": "bf16-pure"}, "no master weights", "torchtitan"),
+        ("deepspeed", {"precision": "bf16-master", "strategy": "ddp"}, "stage 0", "zero1"),
         ("deepspeed", {"pp": 2}, "no key for pp", "torchtitan"),
         ("deepspeed", {"precision": "fp8-te"}, "fp8-te", "mixed-bf16"),
         ("deepspeed", {"strategy": "zero1", "offload_optimizer": "nvme"}, "acts as cpu", "zero3"),

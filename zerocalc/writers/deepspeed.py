@@ -102,6 +102,8 @@ def precision_keys(job: Job, tool: str) -> dict[str, Any]:
             can="--emit fsdp2 or torchtitan, which have weights of one type throughout (bf16-pure); or --precision "
             "mixed-bf16",
         )
+    if precision.master_dtype == precision.param_dtype and job.strategy == "ddp":
+        raise refused(tool, f"{_MASTERS} in stage 0", can="--strategy zero1, or --precision mixed-bf16")
     return PRECISIONS[kinds]
 
 
@@ -189,11 +191,12 @@ def refuse_shallow_nvme(job: Job, tier: str, tool: str) -> None:
 
 
 def _settings(job: Job) -> dict[str, Any]:
-    """Given settings that have a key, and act: an offload section's where it is on, stage 3's own in stage 3."""
+    """Given settings that have a key and act in the strategy; an offload section's where it is on."""
     tiers = {"offload_optimizer.": job.offload.optimizer, "offload_param.": job.offload.params}
     idle = [section for section, tier in tiers.items() if tier == "none"]
-    idle += [] if STAGES[job.strategy] == STAGES["zero3"] else ["stage3_"]
-    skipped = _said_otherwise(job)
+    rows = framework_named(job.framework).SETTINGS
+    skipped = {row.name for row in rows if row.strategies and job.strategy not in row.strategies}
+    skipped |= _said_otherwise(job)
     return {
         PATHS[name]: value
         for name, value in given_settings(job).items()
@@ -216,5 +219,7 @@ def _notes(job: Job) -> tuple[str, ...]:
     if "nvme" in (job.offload.optimizer, job.offload.params):
         notes.append(f"nvme_path {NVME_PATH} is an example: name your own folder")
     if job.strategy == "mics":
-        notes.append("mics_shard_size takes effect when the model is built under deepspeed.zero.MiCS_Init")
+        notes.append(
+            "mics_shard_size needs DeepSpeed before 0.19.8, which removed MiCS, and deepspeed.zero.MiCS_Init"
+        )
     return tuple(notes)
