@@ -18,6 +18,7 @@ from zerocalc.formulas.activations import (
 )
 from zerocalc.formulas.loss import FORWARD, LOSSES, THROUGHOUT, WHOLE_TURN, Count, Line, Phase, loss_lines
 from zerocalc.formulas.registry import apply
+from zerocalc.records import Record
 from zerocalc.units import ceil_div, largest, smallest
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class LayerActivations:
+@dataclass(eq=False, repr=False)
+class LayerActivations(Record):
     """What each of `count` equal layers keeps for one micro-batch."""
 
     kind: str
@@ -44,8 +45,8 @@ class LayerActivations:
         return sum(line.bytes for line in self.lines)
 
 
-@dataclass(frozen=True, slots=True)
-class ActivationEstimate:
+@dataclass(eq=False, repr=False)
+class ActivationEstimate(Record):
     """The activations of one rank; every number is in whole bytes.
 
     The peak of a step's turn is the largest of three moments: `forward_peak_bytes` while the loss is computed,

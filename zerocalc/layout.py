@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
+from zerocalc.records import Record
+
 Part = Literal["dense", "expert"]
 Kind = Literal[
     "embedding", "position", "head", "matrix", "router", "shared_expert", "expert", "norm", "bias", "other"
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+@dataclass(eq=False, repr=False)
+class Tensor(Record):
     """One parameter: its name inside the unit, its shape, what it is, and how tensor parallelism splits it."""
 
     name: str
@@ -44,8 +46,8 @@ class Tensor:
         return self.name.rpartition(".")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+@dataclass(eq=False, repr=False)
+class Buffer(Record):
     """A tensor that is held but not trained: rotary tables, router corrections."""
 
     name: str
@@ -61,8 +63,8 @@ class Buffer:
         return prod(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+@dataclass(eq=False, repr=False)
+class Unit(Record):
     """`count` equal, consecutive blocks of tensors; `is_layer` when a framework wraps each block on its own.
 
     The blocks of a stack are named `name.0`, `name.1`, … from `first`; a unit outside the stacks stands alone and
@@ -86,16 +88,16 @@ class Unit:
         return f"{self.name}.{self.first + index}." if self.is_layer else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Tie:
+@dataclass(eq=False, repr=False)
+class Tie(Record):
     """Two names for one parameter: `name` shares the storage of `target` and is counted once."""
 
     name: str
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+@dataclass(eq=False, repr=False)
+class Layout(Record):
     """A model's units in registration order (each parameter once), its ties and its buffers."""
 
     units: tuple[Unit, ...]
@@ -178,8 +180,8 @@ def anonymous_layout(num_params: int, *, num_expert_params: int = 0) -> Layout:
     return Layout(units=(Unit("model", tensors),), anonymous=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Dimensions:
+@dataclass(eq=False, repr=False)
+class Dimensions(Record):
     """The sizes that activations and FLOPs depend on. `recipe` names the row of activation terms that applies."""
 
     recipe: str
@@ -203,8 +205,8 @@ class Dimensions:
     """Width of one value head where it differs from the query's (multi-head latent attention)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Architecture:
+@dataclass(eq=False, repr=False)
+class Architecture(Record):
     """What a config.json says: the layout, the sizes for activations, and what had to be assumed."""
 
     model_type: str

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zerocalc.formulas.optimizers import block_state_bytes, element_state_bytes, factored_state_bytes
 from zerocalc.formulas.registry import Applied, Grouped, apply, apply_grouped
 from zerocalc.formulas.states import state_bytes
+from zerocalc.records import Record
 from zerocalc.units import ceil_div, dtype_bytes
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from zerocalc.specs.job import OptimizerSpec
 
 
-@dataclass(frozen=True, slots=True)
-class StateLine:
+@dataclass(eq=False, repr=False)
+class StateLine(Record):
     """One optimizer state's bytes over a part's tensors, or those of one rule where tensors differ."""
 
     name: str

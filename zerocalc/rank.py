@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import SpecError, UsageError
 from zerocalc.layout import Dimensions, Layout, Tensor, Unit
+from zerocalc.records import Record
 from zerocalc.strategies import Strategy, strategy_named
 from zerocalc.units import ceil_div, dtype_bytes
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from zerocalc.specs.job import Job, ModelSpec, Parallelism
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+@dataclass(eq=False, repr=False)
+class Part(Record):
     """Parameters that share a fate: the same sharding group, element types, and whether they are trained."""
 
     name: str
@@ -48,8 +49,8 @@ class Part:
         return dtype_bytes(self.grad_dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class RankView:
+@dataclass(eq=False, repr=False)
+class RankView(Record):
     """One rank class: what a framework needs to know to say what its ranks hold and send."""
 
     name: str

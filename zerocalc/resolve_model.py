@@ -175,7 +175,7 @@ def _adapter(g: Givens, architecture: Architecture | None) -> Layout | None:
             f"{g.where('lora_rank')} and {g.where('trainable')} both say what is trained",
             hint="give one of them",
         )
-    from zerocalc.architectures import lora_layout
+    from zerocalc.architectures.lora import lora_layout
 
     raw = g.raw("lora_targets") or "all-linear"
     targets = (

@@ -9,32 +9,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from zerocalc._version import __version__
-from zerocalc.results_time import Crossover, Timing
+from zerocalc.records import Record
+from zerocalc.results_curve import Curve
+
+if TYPE_CHECKING:
+    from zerocalc.results_time import Crossover, Timing
 
 SCHEMA_VERSION = "0.1"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tool:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Tool(Record):
     """Who answered."""
 
     name: str = "zerocalc"
     version: str = __version__
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resolved:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Resolved(Record):
     """One value of the resolved job and where it came from: `flag`, `file:…`, `preset:…` or `default`."""
 
     value: Any
     origin: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class TermResult:
+@dataclass(kw_only=True, eq=False, repr=False)
+class TermResult(Record):
     """Named bytes on one memory tier; formula and inputs suffice to recompute them."""
 
     name: str
@@ -48,8 +52,8 @@ class TermResult:
     source: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuMemory:
+@dataclass(kw_only=True, eq=False, repr=False)
+class GpuMemory(Record):
     """What one rank holds on its GPU."""
 
     model_states_bytes: int
@@ -67,8 +71,8 @@ class GpuMemory:
     nothing is constant, so every further GPU helps."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TierMemory:
+@dataclass(kw_only=True, eq=False, repr=False)
+class TierMemory(Record):
     """What one rank, and one node, holds on the host or on NVMe."""
 
     bytes_per_rank: int
@@ -79,8 +83,8 @@ class TierMemory:
     terms: list[TermResult]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Memory:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Memory(Record):
     """Memory by tier."""
 
     gpu: GpuMemory
@@ -88,8 +92,8 @@ class Memory:
     nvme: TierMemory
 
 
-@dataclass(frozen=True, kw_only=True)
-class CollectiveResult:
+@dataclass(kw_only=True, eq=False, repr=False)
+class CollectiveResult(Record):
     """Calls of one kind per optimizer step; bytes are summed over the calls."""
 
     op: str
@@ -109,32 +113,32 @@ class CollectiveResult:
     source: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostLink:
+@dataclass(kw_only=True, eq=False, repr=False)
+class HostLink(Record):
     """Bytes between one rank and its host per optimizer step."""
 
     to_host_bytes: int
     from_host_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class NvmeLink:
+@dataclass(kw_only=True, eq=False, repr=False)
+class NvmeLink(Record):
     """Bytes between the host and NVMe per rank and optimizer step."""
 
     read_bytes: int
     write_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Links:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Links(Record):
     """Traffic off the GPU."""
 
     host: HostLink
     nvme: NvmeLink
 
 
-@dataclass(frozen=True, kw_only=True)
-class Communication:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Communication(Record):
     """What crosses the wire in one optimizer step."""
 
     volume_params: float
@@ -147,16 +151,16 @@ class Communication:
     links: Links
 
 
-@dataclass(frozen=True, kw_only=True)
-class OffloadResult:
+@dataclass(kw_only=True, eq=False, repr=False)
+class OffloadResult(Record):
     """Where states rest."""
 
     optimizer: str = "none"
     params: str = "none"
 
 
-@dataclass(frozen=True, kw_only=True)
-class StrategyResult:
+@dataclass(kw_only=True, eq=False, repr=False)
+class StrategyResult(Record):
     """One configuration's answer."""
 
     strategy: str
@@ -177,8 +181,8 @@ class StrategyResult:
     """Bounds of one optimizer step; null without a batch or the GPU's rates."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DividingLine:
+@dataclass(kw_only=True, eq=False, repr=False)
+class DividingLine(Record):
     """Whether whole parameters fit on one GPU: over it, only sharding parameters helps."""
 
     whole_params_bytes: int
@@ -187,8 +191,8 @@ class DividingLine:
     zero2_min_data_parallel_size: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Answer(Record):
     """What every output shares."""
 
     schema_version: str = SCHEMA_VERSION
@@ -197,7 +201,7 @@ class Answer:
     request: dict[str, Resolved]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Estimates(Answer):
     """`compare` and `estimate`: one result per configuration."""
 
@@ -205,13 +209,15 @@ class Estimates(Answer):
     dividing_line: DividingLine | None = None
     crossovers: list[Crossover] = field(default_factory=list)
     """Pairs of timed strategies of which one sends more to hold less."""
+    curves: list[Curve] = field(default_factory=list)
+    """Memory over the data-parallel degree; empty unless a picture is asked for."""
     assumptions: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SolveAnswer:
+@dataclass(kw_only=True, eq=False, repr=False)
+class SolveAnswer(Record):
     """The unknown under one strategy; null where nothing fits."""
 
     strategy: str
@@ -223,7 +229,7 @@ class SolveAnswer:
     headroom_bytes: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Solution(Answer):
     """`solve`: the unknown per strategy."""
 
@@ -234,8 +240,8 @@ class Solution(Answer):
     warnings: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainedInput:
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExplainedInput(Record):
     """One symbol of a formula, its value and where that came from."""
 
     name: str
@@ -243,8 +249,8 @@ class ExplainedInput:
     origin: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainedLine:
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExplainedLine(Record):
     """One term of the explained quantity."""
 
     strategy: str
@@ -261,7 +267,7 @@ class ExplainedLine:
     phases: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Explanation(Answer):
     """`explain`: where a number comes from, line by line."""
 
@@ -273,8 +279,8 @@ class Explanation(Answer):
     warnings: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContrastSide:
+@dataclass(kw_only=True, eq=False, repr=False)
+class ContrastSide(Record):
     """One framework's term behind a line of a contrast."""
 
     framework: str
@@ -287,8 +293,8 @@ class ContrastSide:
     citation: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContrastLine:
+@dataclass(kw_only=True, eq=False, repr=False)
+class ContrastLine(Record):
     """One kind of term under one strategy, as two frameworks hold it at their peaks."""
 
     strategy: str
@@ -300,7 +306,7 @@ class ContrastLine:
     sides: list[ContrastSide]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Contrast(Answer):
     """`explain --against`: why two frameworks' answers differ, line by line."""
 

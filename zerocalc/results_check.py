@@ -119,7 +119,7 @@ class Changed:
     metrics: list[MetricChange] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Diff(Answer):
     """`diff`: what changed and why."""
 
@@ -167,7 +167,7 @@ class Totals:
     skipped_limits: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class CheckReport(Answer):
     """`check`: failures first, then the rest in the order of the file."""
 
@@ -198,7 +198,7 @@ class Snapshot:
     terms: list[TermBytes]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Baseline(Answer):
     """`check --write-baseline`: the figures of every budget."""
 

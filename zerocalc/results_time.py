@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from zerocalc.records import Record
 
-@dataclass(frozen=True, kw_only=True)
-class Bounds:
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Bounds(Record):
     """The least and the most it can be."""
 
     lower: float
     upper: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinkTime:
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinkTime(Record):
     """One class of links: what a rank sends over it per optimizer step, and how long that takes."""
 
     link: str
@@ -27,8 +29,8 @@ class LinkTime:
     """Tokens per GPU and optimizer step from which compute, at the assumed utilization, takes as long."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compute:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Compute(Record):
     """Floating-point work of one rank per optimizer step."""
 
     flops: int
@@ -40,8 +42,8 @@ class Compute:
     seconds: Bounds
 
 
-@dataclass(frozen=True, kw_only=True)
-class Training:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Training(Record):
     """A whole run of the given number of tokens."""
 
     tokens: int
@@ -49,8 +51,8 @@ class Training:
     gpu_hours: Bounds
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timing:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Timing(Record):
     """Seconds per optimizer step. Lower: compute at peak, everything overlapped; upper: nothing overlapped."""
 
     step_s: Bounds
@@ -76,8 +78,8 @@ class Timing:
     """Where each rate came from."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Crossover:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Crossover(Record):
     """A strategy that saves memory by sending more, held against the one that it does without."""
 
     framework: str

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zerocalc.errors import unknown_name
+from zerocalc.records import Record
 
 State = Literal["params", "grads", "optimizer_states"]
 Op = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]
@@ -17,8 +18,8 @@ Group = Literal["shard", "replica", "secondary", "node", "across_nodes"]
 LEGS: dict[Op, int] = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "all_to_all": 1}
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+@dataclass(eq=False, repr=False)
+class Pass(Record):
     """One collective over a state: how often per optimizer step, in which group, in which part of the step."""
 
     op: Op
@@ -38,8 +39,8 @@ class Pass:
     """True where the paper counts nothing across nodes for this pass."""
 
 
-@dataclass(frozen=True, slots=True)
-class Strategy:
+@dataclass(eq=False, repr=False)
+class Strategy(Record):
     """What one strategy shards and sends."""
 
     name: str

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zerocalc.architectures import architecture, count_params
+from zerocalc.architectures import architecture
+from zerocalc.architectures.counts import count_params
 
 DATA = Path(__file__).parents[1] / "data" / "params"
 DEFAULTS = json.loads((DATA / "defaults.json").read_text())

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from zerocalc.architectures import architecture, count_params
+from zerocalc.architectures import architecture
+from zerocalc.architectures.counts import count_params
 from zerocalc.layout import Architecture, Layout, Tensor, Unit
 
 DATA = Path(__file__).parents[1] / "data" / "params"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from tests.architectures.test_closed_forms import FORMS, configs
 
-from zerocalc.architectures import architecture, count_params
+from zerocalc.architectures import architecture
+from zerocalc.architectures.counts import count_params
 
 pytestmark = [pytest.mark.live, pytest.mark.filterwarnings("ignore")]
 CLASSES = {

@@ -2,7 +2,8 @@
 
 import pytest
 
-from zerocalc.architectures import architecture, lora_layout
+from zerocalc.architectures import architecture
+from zerocalc.architectures.lora import lora_layout
 from zerocalc.errors import SpecError
 
 LLAMA = {

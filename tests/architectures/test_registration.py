@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from zerocalc.architectures import FAMILIES, architecture, count_params
+from zerocalc.architectures import FAMILIES, architecture
+from zerocalc.architectures.counts import count_params
 
 DATA = Path(__file__).parents[1] / "data" / "params"
 BUILT = json.loads((DATA / "registration.json").read_text())["models"]

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from zerocalc.architectures import architecture, count_params
+from zerocalc.architectures import architecture
+from zerocalc.architectures.counts import count_params
 from zerocalc.errors import FileError, ZerocalcError
 from zerocalc.readers.safetensors import DTYPE_BITS, read_layout
 

@@ -3,47 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
-from zerocalc.architectures import encoders, gpt_like, llama_like, moe, vision
-from zerocalc.architectures.counts import ParamCounts, count_params
 from zerocalc.architectures.keys import Keys
-from zerocalc.architectures.lora import lora_layout
 from zerocalc.errors import SpecError, UnknownNameError, unknown_name
 from zerocalc.layout import Architecture
 
-__all__ = ["FAMILIES", "ParamCounts", "architecture", "count_params", "lora_layout"]
-
-_BUILDERS: Mapping[str, Callable[[Keys], Architecture]] = {
-    "gpt2": gpt_like.gpt2,
-    "gptj": gpt_like.gptj,
-    "gpt_neox": gpt_like.gpt_neox,
-    "opt": gpt_like.opt,
-    "bloom": gpt_like.bloom,
-    "falcon": gpt_like.falcon,
-    "mpt": gpt_like.mpt,
-    "llama": llama_like.llama_like,
-    "mistral": llama_like.llama_like,
-    "mixtral": moe.mixtral,
-    "qwen2": llama_like.llama_like,
-    "qwen3": llama_like.llama_like,
-    "qwen3_moe": moe.qwen3_moe,
-    "gemma": llama_like.llama_like,
-    "gemma2": llama_like.llama_like,
-    "gemma3": vision.gemma3,
-    "gemma3_text": llama_like.llama_like,
-    "phi": gpt_like.phi,
-    "phi3": llama_like.phi3,
-    "deepseek_v2": moe.deepseek,
-    "deepseek_v3": moe.deepseek,
-    "kimi_k2": moe.deepseek,
-    "gpt_oss": moe.gpt_oss,
-    "olmo2": llama_like.llama_like,
-    "starcoder2": gpt_like.starcoder2,
-    "bert": encoders.bert,
-    "t5": encoders.t5,
-    "vit": vision.vit,
+_BUILDERS: Mapping[str, str] = {
+    "gpt2": "gpt_like.gpt2",
+    "gptj": "gpt_like.gptj",
+    "gpt_neox": "gpt_like.gpt_neox",
+    "opt": "gpt_like.opt",
+    "bloom": "gpt_like.bloom",
+    "falcon": "gpt_like.falcon",
+    "mpt": "gpt_like.mpt",
+    "llama": "llama_like.llama_like",
+    "mistral": "llama_like.llama_like",
+    "mixtral": "moe.mixtral",
+    "qwen2": "llama_like.llama_like",
+    "qwen3": "llama_like.llama_like",
+    "qwen3_moe": "moe.qwen3_moe",
+    "gemma": "llama_like.llama_like",
+    "gemma2": "llama_like.llama_like",
+    "gemma3": "vision.gemma3",
+    "gemma3_text": "llama_like.llama_like",
+    "phi": "gpt_like.phi",
+    "phi3": "llama_like.phi3",
+    "deepseek_v2": "moe.deepseek",
+    "deepseek_v3": "moe.deepseek",
+    "kimi_k2": "moe.deepseek",
+    "gpt_oss": "moe.gpt_oss",
+    "olmo2": "llama_like.llama_like",
+    "starcoder2": "gpt_like.starcoder2",
+    "bert": "encoders.bert",
+    "t5": "encoders.t5",
+    "vit": "vision.vit",
 }
+"""The function that describes a family: its module in this package, loaded when a config needs it, and its name."""
 
 FAMILIES = tuple(_BUILDERS)
 """The `model_type` values that are known."""
@@ -77,13 +74,19 @@ def architecture(config: Mapping[str, Any], *, origin: str = "config") -> Archit
     if not isinstance(config, Mapping):
         raise SpecError(f"{origin}: a model's config must be an object (got {type(config).__name__})")
     family = _family(config, origin)
-    described = _BUILDERS[family](Keys(config, family, origin=origin))
+    described = _builder(family)(Keys(config, family, origin=origin))
     note = _other_class(config, family)
     if note is None:
         return described
     return Architecture(
         described.model_type, described.layout, described.dimensions, (note, *described.assumptions)
     )
+
+
+def _builder(family: str) -> Callable[[Keys], Architecture]:
+    module, _, name = _BUILDERS[family].partition(".")
+    builder: Callable[[Keys], Architecture] = getattr(import_module(f"{__name__}.{module}"), name)
+    return builder
 
 
 def _family(config: Mapping[str, Any], origin: str) -> str:

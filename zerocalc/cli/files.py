@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 from zerocalc.errors import FileError
@@ -37,6 +36,8 @@ def write_atomically(path: str, text: str) -> None:
 def _replace(target: Path, text: str, mode: int) -> None:
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(13, "permission denied")
+    import tempfile
+
     descriptor, temporary = tempfile.mkstemp(
         dir=target.parent, prefix=f".{target.name[:100]}.", suffix=".part"
     )

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerocalc.errors import SpecError, unknown_name
+from zerocalc.records import Record
 
 _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 _MAX_INT = 10**15
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Setting(Record):
     """One knob. `kind` is one of int, bool, str, ratio, or `int or bool`."""
 
     name: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, Protocol
 
+from zerocalc.records import Record
 from zerocalc.strategies import State
 
 Tier = Literal["gpu", "cpu", "nvme"]
@@ -44,8 +45,8 @@ class Evaluated(Protocol):
         """The formula with its numbers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Term(Record):
     """Named bytes on one memory tier of one rank."""
 
     name: str
@@ -65,8 +66,8 @@ class Term:
         return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Collective(Record):
     """One kind of collective: `count` calls per optimizer step, each over `full` bytes."""
 
     op: str
@@ -101,8 +102,8 @@ class Collective:
         return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Traffic(Record):
     """Bytes that one rank moves over a link to the host or to NVMe in one optimizer step."""
 
     link: Literal["host", "nvme"]

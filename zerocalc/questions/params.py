@@ -30,7 +30,7 @@ class LayerResult:
     """Tensors of one layer."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Counts(Answer):
     """`params`: what a model is made of. Tied matrices count once unless the name says otherwise."""
 

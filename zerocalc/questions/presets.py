@@ -25,14 +25,14 @@ class PresetRow:
     aliases: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class PresetList(Answer):
     """`presets list`: what can be named."""
 
     rows: list[PresetRow]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class PresetAnswer(Answer):
     """`presets show`: one preset as written, every figure with its unit and source."""
 

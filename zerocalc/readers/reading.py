@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from zerocalc.records import Record
 
-@dataclass(frozen=True, slots=True)
-class Given:
+
+@dataclass(eq=False, repr=False)
+class Given(Record):
     """A value and where it came from, such as `file:ds_config.json:zero_optimization.stage`."""
 
     value: Any

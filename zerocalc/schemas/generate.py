@@ -38,6 +38,8 @@ SOURCES: dict[str, Any] = {
     **FILES,
 }
 """What each schema is made from: a class, or a function that writes the schema of a file."""
+vars(results).update(Timing=results_time.Timing, Crossover=results_time.Crossover)
+# Only a type there: an answer without seconds need not load them.
 DOCUMENTED = {results, results_check, results_time, job}
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
