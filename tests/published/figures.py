@@ -14,7 +14,7 @@ from zerocalc.formulas.loss import logits_bytes
 from zerocalc.presets import load_reserve
 
 if TYPE_CHECKING:
-    from zerocalc.results import StrategyResult
+    from zerocalc.results import StrategyResult, TierMemory
 
 MANY = 10**12
 """Parameters of the large model whose bytes per parameter are asked for."""
@@ -90,11 +90,19 @@ def at_rest(row: dict[str, Any]) -> int:
     return SCOPES[scope](result, row)
 
 
-def _reserved(row: dict[str, Any], allocated: int) -> int:
-    """What the allocator has reserved: what is used and its fragmentation, where the source measured that."""
-    return (
-        math.ceil(allocated * load_reserve().fragmentation.exact) if row["level"] == "reserved" else allocated
+def _peak_of(row: dict[str, Any], result: StrategyResult) -> int:
+    """The peak: what is allocated, or where the source measured that, what the allocator has reserved.
+
+    It reserves more than is live by its fragmentation, as the presets' reserves count it. And gradients that are freed
+    between steps leave small free blocks among the states that were made beside them, of no use to an activation.
+    """
+    gpu = result.memory.gpu
+    if row["level"] != "reserved":
+        return gpu.peak_bytes
+    left = sum(
+        term.bytes for term in gpu.terms if term.state == "grads" and gpu.peak_phase not in term.phases
     )
+    return math.ceil((gpu.peak_bytes + left) * load_reserve().fragmentation.exact)
 
 
 def peak(row: dict[str, Any]) -> int:
@@ -104,7 +112,7 @@ def peak(row: dict[str, Any]) -> int:
         return SCOPES[row["scope"]](result, row)
     phase = PHASES.get(row["phase"], "?")
     if phase is None:
-        return _reserved(row, result.memory.gpu.peak_bytes)
+        return _peak_of(row, result)
     if phase not in result.memory.gpu.phases:
         raise NotExpressibleError(f"phase {row['phase']}")
     return result.memory.gpu.phases[phase]
@@ -114,31 +122,42 @@ def delta(row: dict[str, Any]) -> int:
     """What the job holds more than the same job with `minus` applied."""
     if row["minus"] is None:
         return SCOPES[row["scope"]](_result(job_of(row)), row) if row["scope"] in SCOPES else peak(row)
-    more, less = _result(job_of(row)), _result(job_of(row, **row["minus"]))
-    return _reserved(row, more.memory.gpu.peak_bytes - less.memory.gpu.peak_bytes)
+    return _peak_of(row, _result(job_of(row))) - _peak_of(row, _result(job_of(row, **row["minus"])))
+
+
+def _on_node(row: dict[str, Any], memory: TierMemory) -> int:
+    """Bytes of a tier on one node, all of the job's GPUs being on it where the row does not say how many are."""
+    if memory.bytes_per_node is not None:
+        return memory.bytes_per_node
+    return memory.bytes_per_rank * (row["job"]["gpus_per_node"] or row["job"]["gpus"] or 1)
 
 
 def host_bytes(row: dict[str, Any]) -> int:
     """Bytes of host memory per node."""
-    result = _result(job_of(row))
-    found = result.memory.cpu.bytes_per_node
-    if found is None:
-        ranks = row["job"]["gpus_per_node"] or row["job"]["gpus"] or 1
-        found = result.memory.cpu.bytes_per_rank * ranks
-    return found
+    return _on_node(row, _result(job_of(row)).memory.cpu)
+
+
+VERDICTS: dict[str, Callable[[dict[str, Any], StrategyResult], bool | None]] = {
+    "gpu": lambda _, result: result.fits,
+    "host": lambda row, result: _within(_on_node(row, result.memory.cpu), row["job"].get("host_ram_bytes")),
+    "nvme": lambda row, result: _within(_on_node(row, result.memory.nvme), row["job"].get("nvme_bytes")),
+}
+"""Whether one memory suffices; none where its capacity is not known."""
+
+
+def _within(used: int, capacity: int | None) -> bool | None:
+    return None if capacity is None else used <= capacity
 
 
 def fits(row: dict[str, Any]) -> bool:
     """Whether the job fits the memories that the scope names."""
     result = _result(job_of(row))
-    verdicts = []
-    if row["scope"] in {None, "gpu", "gpu + host"}:
-        if result.fits is None:
-            raise NotExpressibleError("no capacity")
-        verdicts.append(result.fits)
-    if row["scope"] in {"host", "gpu + host"}:
-        verdicts.append(host_bytes(row) <= row["job"]["host_ram_bytes"])
-    return all(verdicts)
+    memories = (row["scope"] or "gpu").split(" + ")
+    found = [VERDICTS.get(memory, VERDICTS["gpu"])(row, result) for memory in memories]
+    known = [verdict for verdict in found if verdict is not None]
+    if not known:
+        raise NotExpressibleError("no capacity")
+    return all(known)
 
 
 def _buffer_of_all_params(row: dict[str, Any]) -> int:

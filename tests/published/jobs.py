@@ -25,8 +25,8 @@ FRAMEWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper": ("paper", {}),
     "deepspeed": ("deepspeed", {}),
     "fsdp1": ("pytorch", {"fsdp_version": 1}),
-    # The rows of FSDP2 are torchtitan's runs.
-    "fsdp2": ("pytorch", {"fsdp_version": 2, "wrap": "torchtitan", "selective_policy": "matmuls"}),
+    # The rows of FSDP2 are torchtitan's runs, of when it still wrapped layers and root alone.
+    "fsdp2": ("pytorch", {"fsdp_version": 2, "selective_policy": "matmuls"}),
     "pytorch-ddp": ("pytorch", {}),
     "unsharded": ("pytorch", {}),
     "megatron": ("megatron", {}),
@@ -247,6 +247,8 @@ def precision_of(job: dict[str, Any], framework: str) -> str:
         return "bf16-pure"
     if job["settings"].get("state_bytes_per_param") == 20:
         return "zero-infinity"
+    if framework == "megatron":
+        return PRECISIONS[job["precision"], None]
     exact = PRECISIONS.get((job["precision"], job["grad_dtype"]))
     return exact or PRECISIONS[job["precision"], None]
 
