@@ -149,6 +149,22 @@ def test_what_is_unsaid_is_said_as_flags():
     assert len(part.notes) == 2
 
 
+def test_what_a_tool_does_in_its_own_way_is_noted():
+    job = job_of(gpus=8, framework="pytorch", reduce_dtype="bf16")
+    assert "root after forward" in fragment(job, "accelerate").notes[0]
+    assert "wrap=torchtitan" in fragment(job, "torchtitan").notes[0]
+    told = job_of(
+        {"wrap": "torchtitan", "reshard_after_forward": "true"},
+        gpus=8,
+        framework="pytorch",
+        reduce_dtype="bf16",
+    )
+    assert fragment(told, "accelerate").notes == ()
+    assert all("wrap" not in note for note in fragment(told, "torchtitan").notes)
+    with pytest.raises(UsageError, match="root_only"):
+        fragment(job_of({"wrap": "root_only"}, gpus=8, framework="pytorch"), "torchtitan")
+
+
 def test_scalars_mean_the_same_in_yaml_1_1_and_in_toml():
     data = {"a": {"t": True, "n": 3, "w": "bf16", "word": "no", "path": "/x y", "f": 0.3}}
     assert yaml.safe_load(yaml_text(data, ["a comment"])) == data

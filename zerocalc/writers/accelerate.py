@@ -89,7 +89,15 @@ def _fsdp(job: Job, section: dict[str, Any]) -> Plugin:
     keys = {"distributed_type": "FSDP", "mixed_precision": _policy(job), "fsdp_config": section}
     if groups := _parallelism(job, section):
         keys["parallelism_config"] = groups
-    return keys, said, ()
+    return keys, said, _about_the_root(job, section)
+
+
+def _about_the_root(job: Job, section: dict[str, Any]) -> tuple[str, ...]:
+    """A note where Accelerate reshards one unit more than fully_shard does by itself."""
+    resharded = section.get("fsdp_reshard_after_forward", False)
+    if job.framework != "pytorch" or not resharded or "reshard_after_forward" in given_settings(job):
+        return ()
+    return ("Accelerate reshards the root after forward too: --set reshard_after_forward=true sizes that",)
 
 
 def _fsdp2(job: Job) -> dict[str, Any]:

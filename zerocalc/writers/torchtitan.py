@@ -169,9 +169,13 @@ def _said(training: dict[str, Any], optimizer: dict[str, Any]) -> set[str]:
 
 def _notes(job: Job, training: dict[str, Any], *, sharded: bool) -> tuple[str, ...]:
     notes = []
-    wrap = given_settings(job).get("wrap", "torchtitan")
-    if sharded and wrap != "torchtitan":
+    wrap = given_settings(job).get("wrap", "layers")
+    if sharded and wrap == "root_only":
         raise refused(TOOL, f"wrap = {wrap}: it wraps embedding, layers and head", can="--emit fsdp2")
+    if sharded and wrap != TOOL and job.framework == "pytorch":
+        notes.append(
+            "torchtitan wraps embedding, layers, and norm with head: --set wrap=torchtitan sizes that"
+        )
     if training.get("mixed_precision_reduce") == TORCH_NAMES["bf16"]:
         notes.append(
             "mixed_precision_reduce: releases of torchtitan that list only float32 refuse bfloat16; --reduce-dtype fp32 "
