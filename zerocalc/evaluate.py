@@ -61,7 +61,10 @@ def peak_of(phases: dict[str, int]) -> tuple[str, int]:
 def inapplicable(job: Job) -> str | None:
     """Why the framework or the asked offload cannot be combined with the strategy, or None where they can."""
     strategy = strategy_named(job.strategy)
-    offered = framework_named(job.framework).STRATEGIES
+    module = framework_named(job.framework)
+    offered = module.STRATEGIES
+    if strategy.name in getattr(module, "INAPPLICABLE", {}):
+        return str(module.INAPPLICABLE[strategy.name])
     if strategy.name not in offered:
         return f"{job.framework} has no {strategy.name}; it offers {', '.join(s for s in STRATEGIES if s in offered)}"
     if job.offload.params != "none" and "params" not in strategy.offload:

@@ -211,8 +211,8 @@ def test_every_amount_follows_from_its_expression(strategy: str, version: int) -
     scope = {"ceil_div": lambda a, b: -(-a // b), "smallest": min, "largest": max}
     for amount in amounts:
         if "groups" in amount.inputs:
-            inner = amount.expression.removeprefix("sum(count * (").removesuffix(") for groups)")
-            value = sum(row["count"] * eval(inner, scope, dict(row)) for row in amount.inputs["groups"])
+            inner = amount.expression.removeprefix("sum(times * (").removesuffix(") for groups)")
+            value = sum(row["times"] * eval(inner, scope, dict(row["inputs"])) for row in amount.inputs["groups"])
         else:
             value = eval(amount.expression, scope, dict(amount.inputs))
         assert value == amount.value

@@ -69,7 +69,7 @@ class Applied(Record):
 
 @dataclass(eq=False, repr=False)
 class Grouped(Record):
-    """One formula summed over groups of equal tensors: `count` times its value in each group."""
+    """One formula summed over groups of equal tensors: `times` its value in each group."""
 
     entry: Entry
     groups: tuple[tuple[int, Applied], ...]
@@ -77,17 +77,17 @@ class Grouped(Record):
     @property
     def value(self) -> Any:
         """The sum over all groups."""
-        return sum(count * applied.value for count, applied in self.groups)
+        return sum(times * applied.value for times, applied in self.groups)
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """Each group's count and inputs, in order."""
-        return {"groups": [{"count": count, **applied.inputs} for count, applied in self.groups]}
+        """How often each group occurs and its inputs, in order."""
+        return {"groups": [{"times": times, "inputs": dict(applied.inputs)} for times, applied in self.groups]}
 
     @property
     def expression(self) -> str:
         """The sum as text; evaluate it once per row of `groups`."""
-        return f"sum(count * ({expression(self.entry.function)}) for groups)"
+        return f"sum(times * ({expression(self.entry.function)}) for groups)"
 
     @property
     def source(self) -> str:
@@ -101,35 +101,35 @@ class Grouped(Record):
 
 @dataclass(eq=False, repr=False)
 class Summed(Record):
-    """A sum of named parts, each `count` times what one formula gave; parts may follow different formulas."""
+    """A sum of named parts, each `times` what one formula gave; parts may follow different formulas."""
 
     parts: tuple[tuple[str, Any, Applied], ...]
 
     @property
     def value(self) -> Any:
         """The sum over all parts."""
-        return sum(count * applied.value for _, count, applied in self.parts)
+        return sum(times * applied.value for _, times, applied in self.parts)
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """Each part's name, count, formula and inputs, in order."""
+        """Each part's name, how often it occurs, its bytes, formula and inputs, in order."""
         return {
             "parts": [
                 {
                     "name": name,
-                    "count": count,
+                    "times": times,
                     "bytes": applied.value,
                     "formula": applied.expression,
-                    **applied.inputs,
+                    "inputs": dict(applied.inputs),
                 }
-                for name, count, applied in self.parts
+                for name, times, applied in self.parts
             ]
         }
 
     @property
     def expression(self) -> str:
         """The sum as text; each part carries its own formula."""
-        return "sum(count * bytes for parts)"
+        return "sum(times * bytes for parts)"
 
     @property
     def source(self) -> str:

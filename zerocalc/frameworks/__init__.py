@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -41,6 +41,8 @@ class FrameworkModule(Protocol):
     SETTINGS: Sequence[Setting]
     STRATEGIES: frozenset[str]
     """The strategies it can do; the others are rows with the reason."""
+    INAPPLICABLE: Mapping[str, str]
+    """Reasons of its own for strategies that it cannot do; optional."""
     plan: Callable[[RankView], Plan]
 
 

@@ -17,7 +17,13 @@ AT_REST = "at_rest"
 FORWARD_BACKWARD = "forward_backward"
 BACKWARD_END = "backward_end"
 OPTIMIZER_STEP = "optimizer_step"
-PHASES = (INITIALIZATION, AT_REST, FORWARD_BACKWARD, BACKWARD_END, OPTIMIZER_STEP)
+PHASES = (
+    INITIALIZATION, AT_REST,
+    "first_layer_forward", "last_layer_forward", "forward", "forward_end", "loss_backward", "backward_start",
+    FORWARD_BACKWARD, "backward", "last_layer_backward", "embedding_backward", "root_reduction",
+    BACKWARD_END, "gradient_upcast", OPTIMIZER_STEP,
+)  # fmt: skip
+"""Every phase that some framework models, in the order of a step."""
 ALWAYS = (AT_REST, FORWARD_BACKWARD, BACKWARD_END, OPTIMIZER_STEP)
 GRADS_LIVE = (BACKWARD_END, OPTIMIZER_STEP)
 

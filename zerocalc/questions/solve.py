@@ -60,7 +60,7 @@ def with_degree(job: Job, degree: int) -> Job:
     )
 
 
-def _degree_step(job: Job) -> int:
+def degree_step(job: Job) -> int:
     """Degrees come in multiples of this, so that experts and sharding groups divide the ranks."""
     from math import lcm
 
@@ -73,10 +73,22 @@ def _degree_step(job: Job) -> int:
 
 
 def smallest_degree(job: Job) -> int | None:
-    """The smallest data-parallel degree with which the job fits one GPU; None when no number of GPUs helps."""
-    step = _degree_step(job)
-    most = MAX_RANKS // (job.parallelism.tp * job.parallelism.pp * job.parallelism.cp * step)
-    found = smallest_true(lambda steps: _fits(with_degree(job, steps * step)), low=1, high=max(1, most))
+    """The smallest data-parallel degree with which the job fits one GPU; None when no number of GPUs helps.
+
+    Degrees are doubled until one fits: what a rank holds may grow again where padding to whole rows outweighs sharding.
+    """
+    step = degree_step(job)
+    most = max(1, MAX_RANKS // (job.parallelism.tp * job.parallelism.pp * job.parallelism.cp * step))
+
+    def fits(steps: int) -> bool:
+        return _fits(with_degree(job, steps * step))
+
+    high = 1
+    while not fits(high):
+        if high == most:
+            return None
+        high = min(2 * high, most)
+    found = smallest_true(fits, low=high // 2 + 1, high=high)
     return None if found is None else found * step
 
 
@@ -116,7 +128,9 @@ def _answer(
 def _why_not(job: Job, gpu: GpuMemory) -> str:
     room = room_of(job)
     if gpu.constant_bytes > room:
-        return f"no number of GPUs helps: {gpu.constant_bytes:,} bytes are not sharded, and one GPU has {room:,}"
+        return (
+            f"no number of GPUs helps: {gpu.constant_bytes:,} bytes are not sharded, and one GPU has {room:,}"
+        )
     return f"even the smallest needs {gpu.peak_bytes:,} bytes, and one GPU has {room:,}"
 
 

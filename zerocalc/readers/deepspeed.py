@@ -44,7 +44,7 @@ def deepspeed_reading(
     reading = Reading()
     found = scan(_modern(data), KEYS, label, reading)
     reading.values["framework"] = Given("deepspeed", f"file:{label}")
-    for step in (_strategy, _precision, _dtypes, _optimizer, _offload, _parallel, _activations):
+    for step in (_strategy, _precision, _dtypes, _optimizer, _offload, _adam, _parallel, _activations):
         step(found, label, reading)
     around = reading.value("tp", 1) * reading.value("pp", 1) * reading.value("cp", 1)
     _batches(found, label, reading, dp or (gpus // around if gpus and gpus % around == 0 else None))
@@ -167,6 +167,17 @@ def _optimizer(found: Found, label: str, reading: Reading) -> None:
         return
     heavy = momentum is not None and bool(momentum.value)
     set_optimizer(kind, "optimizer.type", label, reading, momentum=heavy)
+
+
+def _adam(found: Found, label: str, reading: Reading) -> None:  # noqa: ARG001
+    """The class DeepSpeed makes of Adam by name: its fused one, or its CPU one under offload; torch's when asked."""
+    kind, by_torch = found.get("optimizer.type"), found.get("optimizer.params.torch_adam")
+    if kind is None or kind.value.lower() not in ("adam", "adamw") or (by_torch and by_torch.value is True):
+        return
+    on_host = reading.value("offload_optimizer", "none") != "none"
+    reading.settings.setdefault(
+        "optimizer_class", Given("deepspeedcpuadam" if on_host else "fusedadam", kind.origin)
+    )
 
 
 def _offload(found: Found, label: str, reading: Reading) -> None:

@@ -62,6 +62,7 @@ ZERO = (
     _zero("reduce_bucket_size", "count", 500_000_000),
     _zero("allgather_bucket_size", "count", 500_000_000),
     Key("allgather_size", "count", note="read only in the form of 2020, beside `zero_optimization: true`"),
+    _zero("parameter_alignment", "bool", False),
     _zero("overlap_comm", "bool", None, note="default: true at stage 3, false below"),
     _zero("contiguous_gradients", "bool", True),
     _zero("reduce_scatter", "bool", True),

@@ -58,10 +58,10 @@ def collective(
 
 
 def _volume(engine: Engine, op: str, tensor: str, dtype: str, elements: int) -> Fraction:
-    """Multiples of Ψ times the parameters' element size; scalars count for nothing."""
+    """Multiples of Ψ times the size of the element that is sent, less where quantised; scalars count for nothing."""
     if tensor in SCALARS:
         return Fraction(0)
-    narrower = Fraction(_BITS[dtype], _BITS[engine.param_dtype])
+    narrower = min(Fraction(1), Fraction(_BITS[dtype], _BITS[engine.param_dtype]))
     return _LEGS.get(op, 1) * narrower * elements / int(engine.view.num_model_params)
 
 

@@ -71,9 +71,8 @@ def collective(view: RankView, wire: Wire, calls: Sequence[Call], passes: int) -
 
 
 def _volume(view: RankView, wire: Wire, total: int) -> Fraction:
-    """Multiples of Ψ times the size of a parameter in the precision's own type."""
-    params: Any = view.num_model_params
-    return LEGS[wire.op] * total / (int(params) * Fraction(dtype_bytes(view.job.precision.param_dtype)))
+    """Multiples of Ψ times the size of the element that is sent."""
+    return LEGS[wire.op] * total / (int(view.num_model_params) * Fraction(dtype_bytes(wire.dtype)))
 
 
 def _inside_node(view: RankView, wire: Wire) -> bool:
