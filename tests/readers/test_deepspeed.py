@@ -38,6 +38,7 @@ def test_a_whole_file_with_comments_and_bare_words():
         "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto",
         "stage3_max_live_parameters": 10**9, "sub_group_size": 10**9, "offload_optimizer.ratio": 0.3,
         "offload_optimizer.pin_memory": True, "offload_param.buffer_count": 6,
+        "optimizer_class": "deepspeedcpuadam",  # what DeepSpeed makes of AdamW under offload
     }  # fmt: skip
     assert plain(reading.totals) == {"global_batch": 512}
     assert reading.values["strategy"].origin == f"file:{path}:zero_optimization.stage"

@@ -163,6 +163,7 @@ ACTIVATIONS = (
 OPTIMIZER = (
     Key("optimizer.type", "text", "modelled"),
     Key("optimizer.params.momentum", "number", "modelled"),
+    Key("optimizer.params.torch_adam", "bool", "modelled"),
     Key("optimizer.params.*"),
     *_inert("optimizer", "legacy_fusion"),
     *_inert(
