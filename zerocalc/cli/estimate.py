@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from zerocalc.cli.options import chart_option, emit_option, job_options, model_argument
 from zerocalc.cli.options import command as _command
-from zerocalc.cli.options import emit_option, job_options, model_argument
 
 EXAMPLES = (
     "zerocalc estimate 70b --dp 64 --gpu 80GB --strategy zero3",
@@ -19,12 +19,14 @@ EXAMPLES = (
 @model_argument
 @job_options
 @emit_option
+@chart_option
 def command(**typed: Any) -> int:
     """Answer for one configuration in full: every term in every phase, every tier, every collective.
 
     MODEL is a count (70b, 7.5e9), a preset (llama-3-8b) or a path (./config.json, weights.safetensors).
     """
     from zerocalc.cli.output import emit
+    from zerocalc.cli.pictures import with_curves
     from zerocalc.cli.question import one, question
     from zerocalc.cli.verdict import exit_code
     from zerocalc.evaluate import estimate
@@ -37,5 +39,5 @@ def command(**typed: Any) -> int:
 
         emit_fragment(asked.job, typed, result.warnings)
     else:
-        emit(result, typed)
+        emit(with_curves(result, asked.job, typed), typed)
     return code

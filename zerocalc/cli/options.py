@@ -131,13 +131,13 @@ _OUTPUT = (
     Row(
         "-f --format",
         "NAME",
-        "table, json, jsonl, csv or markdown [env: ZEROCALC_FORMAT]",
-        words_of("table", "json", "jsonl", "csv", "markdown"),
+        "table, json, jsonl, csv, markdown, html or svg [env: ZEROCALC_FORMAT]",
+        words_of("table", "json", "jsonl", "csv", "markdown", "html", "svg"),
     ),
     Row(
         "-o --output",
         "FILE",
-        "write there; the suffix chooses the format when -f is absent",
+        "write there; the suffix (.json .csv .md .html .svg …) chooses the format when -f is absent",
         paths_of("file"),
     ),
     Row(
@@ -150,7 +150,7 @@ _OUTPUT = (
     Row("-q --quiet", "", "only the table", is_flag=True),
     Row("--debug", "", "a traceback when zerocalc itself is at fault", is_flag=True),
 )
-OUTPUT_WORDS = ("format", "output", "units", "color", "quiet", "debug", "emit")
+OUTPUT_WORDS = ("format", "output", "units", "color", "quiet", "debug", "emit", "chart")
 JOB_SECTIONS = tuple(SECTIONS)
 EMITTED = words_of("deepspeed", "accelerate", "fsdp2", "torchtitan")
 
@@ -181,6 +181,12 @@ def presets_option(function: F) -> F:
 def emit_option(function: F) -> F:
     """The tool whose own file the answer is written as."""
     row = Row("--emit", "TOOL", "the answer as deepspeed, accelerate, fsdp2 or torchtitan writes it", EMITTED)
+    return _option(row, "Output")(function)
+
+
+def chart_option(function: F) -> F:
+    """Pictures beside the tables."""
+    row = Row("--chart", "", "bars and memory over N_d beside the tables", is_flag=True)
     return _option(row, "Output")(function)
 
 

@@ -54,6 +54,7 @@ def sink_of(typed: Mapping[str, Any], kind: str) -> Sink:
         units=units,
         color=_color(typed.get("color"), to_terminal=to_terminal),
         ascii=path is None and not _can_encode(getattr(stream, "encoding", None)),
+        chart=bool(typed.get("chart")),
         quiet=bool(typed.get("quiet")),
         arguments=retyped(typed) if FORMATS[fmt].for_people else "",
     )

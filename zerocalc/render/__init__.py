@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zerocalc.errors import UsageError, unknown_name
 
@@ -26,15 +26,39 @@ class Format(NamedTuple):
     for_people: bool = False
     kinds: tuple[str, ...] = ()
     """The kinds of answer it is for; empty means all."""
+    pictures: Literal["", "asked", "always"] = ""
+    """Whether it draws, or carries what is drawn: never, under `--chart`, or always."""
 
 
 FORMATS: dict[str, Format] = {
-    "table": Format("zerocalc.render.table", (".txt",), "tables for a terminal", for_people=True),
-    "json": Format("zerocalc.render.json", (".json",), "one JSON object, the contract for scripts"),
+    "table": Format(
+        "zerocalc.render.table", (".txt",), "tables for a terminal", for_people=True, pictures="asked"
+    ),
+    "json": Format(
+        "zerocalc.render.json", (".json",), "one JSON object, the contract for scripts", pictures="asked"
+    ),
     "jsonl": Format("zerocalc.render.jsonl", (".jsonl", ".ndjson"), "one result object a line"),
     "csv": Format("zerocalc.render.csv", (".csv",), "long form: one row per strategy and term, whole bytes"),
     "markdown": Format(
-        "zerocalc.render.markdown", (".md", ".markdown"), "tables for a page or a comment", for_people=True
+        "zerocalc.render.markdown",
+        (".md", ".markdown"),
+        "tables for a page or a comment",
+        for_people=True,
+        pictures="asked",
+    ),
+    "html": Format(
+        "zerocalc.render.html",
+        (".html", ".htm"),
+        "one page that needs nothing else",
+        for_people=True,
+        pictures="always",
+    ),
+    "svg": Format(
+        "zerocalc.render.picture",
+        (".svg",),
+        "a picture: bars, and memory over the data-parallel degree",
+        kinds=("compare", "estimate"),
+        pictures="always",
     ),
     "junit": Format("zerocalc.render.junit", (".xml",), "a test report for CI", kinds=("check",)),
     "github": Format("zerocalc.render.github", (), "annotations on a pull request", kinds=("check",)),
@@ -63,6 +87,8 @@ class Look:
     units: str = "GB"
     color: bool = False
     ascii: bool = False
+    chart: bool = False
+    """Whether pictures made of text stand after the first table."""
     quiet: bool = False
     """Only the tables, no sentences."""
     arguments: str = ""
@@ -88,9 +114,21 @@ def document_of(result: Any, look: Look) -> Document:
     from zerocalc.render.document import in_ascii
 
     document: Document = import_module(VIEWS[result.kind]).view(result, look)
+    if look.chart:
+        document = _with_charts(document, result, look)
     if look.quiet:
         document = document.answer_only()
     return in_ascii(document) if look.ascii else document
+
+
+def _with_charts(document: Document, result: Any, look: Look) -> Document:
+    """The document with its charts after the first table."""
+    from zerocalc.render.chart import charts
+    from zerocalc.render.document import Document, Table
+
+    blocks = list(document.blocks)
+    first = next((index for index, block in enumerate(blocks) if isinstance(block, Table)), -1)
+    return Document((*blocks[: first + 1], *charts(result, look), *blocks[first + 1 :]))
 
 
 def format_for(suffix: str) -> str:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Tone = Literal["plain", "good", "bad", "faint", "strong", "warning", "link"]
+Tone = Literal[
+    "plain", "good", "bad", "faint", "strong", "warning", "link",
+    "params", "grads", "optimizer_states", "activations", "logits", "transients",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,18 @@ class Verbatim:
     tone: Tone = "plain"
 
 
-Block = Table | Facts | Note | Heading | Verbatim
+Line = tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture made of text: lines of cells, shown as they are."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+Block = Table | Facts | Note | Heading | Verbatim | Chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +140,9 @@ def _block_in_ascii(block: Block) -> Block:
         case Facts():
             rows = tuple((ascii_text(name), ascii_text(text)) for name, text in block.rows)
             return replace(block, title=ascii_text(block.title), rows=rows)
+        case Chart():
+            lines = tuple(tuple(replace(c, text=ascii_text(c.text)) for c in line) for line in block.lines)
+            return replace(block, title=ascii_text(block.title), lines=lines)
         case Heading():
             return replace(block, text=ascii_text(block.text))
         case Note() | Verbatim():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.render import document_of
-from zerocalc.render.document import Block, Cell, Facts, Heading, Note, Table, Verbatim
+from zerocalc.render.document import Block, Cell, Chart, Facts, Heading, Note, Table, Verbatim
 
 if TYPE_CHECKING:
     from zerocalc.render import Look
@@ -27,7 +27,7 @@ def _is_listed(block: Block | None) -> bool:
     return isinstance(block, Note) or (isinstance(block, Verbatim) and "\n" not in block.text)
 
 
-def _block(block: Block) -> str:
+def _block(block: Block) -> str:  # noqa: PLR0911  (one per kind of block)
     match block:
         case Table():
             return _table(block)
@@ -35,6 +35,9 @@ def _block(block: Block) -> str:
             rows = "\n".join(f"| {_escaped(name)} | {_escaped(text)} |" for name, text in block.rows)
             title = f"**{_escaped(block.title)}**\n\n" if block.title else ""
             return f"{title}| | |\n| --- | --- |\n{rows}"
+        case Chart():
+            lines = "\n".join("".join(cell.text for cell in line).rstrip() for line in block.lines)
+            return f"**{_escaped(block.title)}**\n\n```text\n{lines}\n```"
         case Heading():
             return f"### {_escaped(block.text)}"
         case Note():

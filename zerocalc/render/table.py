@@ -18,7 +18,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from zerocalc.render import document_of
-from zerocalc.render.document import Block, Cell, Column, Facts, Heading, Note, Table, Tone, Verbatim
+from zerocalc.render.document import Block, Cell, Chart, Column, Facts, Heading, Note, Table, Tone, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 PROSE_WIDTH = 100
 STYLES: dict[Tone, str] = {
     "plain": "", "good": "green", "bad": "red", "faint": "dim", "strong": "bold", "warning": "yellow", "link": "cyan",
+    "params": "blue", "grads": "cyan", "optimizer_states": "yellow", "activations": "green", "logits": "magenta",
+    "transients": "white",
 }  # fmt: skip
 _BOX = box.Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
 _ASCII_BOX = box.Box("    \n    \n -- \n    \n -- \n -- \n    \n    \n", ascii=True)
@@ -63,6 +65,8 @@ def _text(block: Block, look: Look) -> str:
             return _table(block, look)
         case Facts():
             return _facts(block, look)
+        case Chart():
+            return _chart(block, look)
         case Heading():
             return _wrapped(Note(block.text, tone="strong"), look)
         case Note():
@@ -183,6 +187,12 @@ def _row_blocks(table: Table, look: Look) -> Iterator[str]:
             if cell.text:
                 lines.append(f"  {column.header:<{label}}  {_styled(cell.text, cell.tone, look)}")
         yield "\n".join(lines)
+
+
+def _chart(chart: Chart, look: Look) -> str:
+    """A picture's lines under its title, colour or none."""
+    lines = ["".join(_styled(cell.text, cell.tone, look) for cell in line).rstrip() for line in chart.lines]
+    return "\n".join([_wrapped(Note(chart.title, tone="strong"), look), *lines])
 
 
 def _facts(facts: Facts, look: Look) -> str:

@@ -47,12 +47,12 @@ def _one(result: Estimates, row: StrategyResult, look: Look) -> Iterator[Block]:
     title = (
         f"{label_of(row.strategy)} ({row.framework}), {size_of(result.request)}{f', {each}' if each else ''}"
     )
-    yield _terms(f"{title}; {units} per GPU by phase", gpu.terms, gpu.phases, units)
+    yield terms_table(f"{title}; {units} per GPU by phase", gpu.terms, gpu.phases, units)
     for tier, label in TIERS.items():
         memory: TierMemory = getattr(row.memory, tier)
         if memory.terms:
-            yield _terms(f"{label}; {units} per rank by phase", memory.terms, memory.phases, units)
-    yield _collectives(row.communication, units)
+            yield terms_table(f"{label}; {units} per rank by phase", memory.terms, memory.phases, units)
+    yield collectives_table(row.communication, units)
     if row.time is not None:
         yield from timing.in_full(result, row, row.time, units)
     yield Note(_peak(row, units), "Peak")
@@ -64,7 +64,7 @@ def _one(result: Estimates, row: StrategyResult, look: Look) -> Iterator[Block]:
         yield Note(OFFLOAD_LINE)
 
 
-def _terms(title: str, terms: list[TermResult], phases: dict[str, int], units: str) -> Table:
+def terms_table(title: str, terms: list[TermResult], phases: dict[str, int], units: str) -> Table:
     """Terms down, phases across, sums below: a term stands in the phases in which it is live."""
     several = len({term.part for term in terms}) > 1
     held = [term.bytes for term in terms] + list(phases.values())
@@ -129,7 +129,8 @@ def _tier(label: str, memory: TierMemory, units: str) -> Iterator[Note]:
     yield Note(text, label)
 
 
-def _collectives(wire: Communication, units: str) -> Table:
+def collectives_table(wire: Communication, units: str) -> Table:
+    """Every collective of a step, their volumes and bytes summed."""
     sent = numbers.column([row.sent_bytes for row in wire.collectives] + [wire.sent_bytes_per_rank], units)
     rows = [
         cells(
