@@ -25,6 +25,8 @@ def level(data: Mapping[str, Any] | str, label: str, base: Path) -> Reading:
 
     words = {JOB_FILE: data} if isinstance(data, str) else dict(data)
     path = words.pop(JOB_FILE, None)
+    if _is_relative_path(words.get("model")):
+        words["model"] = f"./{words['model']}"
     reading = job_reading(words, label, base=base)
     if "hub" in reading.files:
         raise SpecError(f"{label}: hub: budgets read no network", hint="name a preset or a config.json")
@@ -32,24 +34,20 @@ def level(data: Mapping[str, Any] | str, label: str, base: Path) -> Reading:
         if not isinstance(path, str) or not path.strip():
             raise SpecError(f"{label}: {JOB_FILE}: must be the path of a job file (got {path!r:.60})")
         reading.files[JOB_FILE] = Given(str(base / path), f"file:{label}:{JOB_FILE}")
-    model = reading.values.get("model")
-    if model is not None and _is_relative_path(model.value):
-        reading.values["model"] = Given(_beside(base, model.value), model.origin)
     return reading
 
 
 def _is_relative_path(model: Any) -> bool:
     from zerocalc.resolve_model import is_path
 
-    return isinstance(model, str) and is_path(model) and model[:1] not in "/~"
+    return isinstance(model, str) and is_path(model) and model[:1] not in "./~"
 
 
-def _beside(base: Path, model: str) -> str:
-    """The model's path from here; what `level`'s reader has already joined starts with the base."""
-    joined = Path(model)
-    if base != Path() and not joined.is_relative_to(base):
-        joined = base / joined
-    return f"./{joined}" if not joined.is_absolute() else str(joined)
+class Assembled(NamedTuple):
+    """A job, and a text that is the same for jobs that differ in nothing but where their words stand."""
+
+    job: Job
+    key: str
 
 
 class Assembler:
@@ -58,7 +56,7 @@ class Assembler:
     def __init__(self) -> None:
         self._read: dict[tuple[str, str, int | None], Reading] = {}
 
-    def job(self, levels: Sequence[Reading]) -> Job:
+    def job(self, levels: Sequence[Reading]) -> Assembled:
         """The job that the levels describe together, the most specific first.
 
         Raises ZerocalcError for what cannot be read or contradicts itself.
@@ -75,7 +73,9 @@ class Assembler:
             settings,
             presets_dir=Path(presets.value) if presets else None,
         )
-        return completed(job, settings, merged)
+        said = (merged.values, settings, {"presets": presets} if presets else {})
+        key = repr([sorted((name, given.value) for name, given in group.items()) for group in said])
+        return Assembled(completed(job, settings, merged), key)
 
     def read(self, levels: Sequence[Reading]) -> Reading:
         """Everything that is said; each kind of file is read once, at the level that names it first."""

@@ -21,6 +21,8 @@ MAX_FILE_BYTES = 16 * 2**20
 MAX_TOTAL_BYTES = 512 * 2**20
 MAX_FILES = 20_000
 MAX_LINKS = 10
+QUIETLY = {"GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+"""No network, no lock, no question."""
 _LINK = "120000"
 
 
@@ -73,7 +75,11 @@ def _commit(root: Path, revision: str) -> str:
 def _git(folder: Path, *arguments: str, given: bytes | None = None) -> bytes:
     try:
         run = subprocess.run(
-            ["git", "-C", str(folder), *arguments], input=given, capture_output=True, check=False
+            ["git", "-C", str(folder), *arguments],
+            input=given,
+            capture_output=True,
+            check=False,
+            env=os.environ | QUIETLY,
         )
     except OSError as error:
         raise FileError(f"git cannot be run: {(error.strerror or str(error)).lower()}") from None

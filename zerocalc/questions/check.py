@@ -28,6 +28,7 @@ from zerocalc.results_check import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from zerocalc.frameworks.terms import Plan
     from zerocalc.project import ProjectFile
     from zerocalc.readers.reading import Reading
     from zerocalc.results import StrategyResult
@@ -59,6 +60,8 @@ class _Run:
     shared: Reading
     baseline: Mapping[str, Snapshot] | None
     assembler: Assembler = field(default_factory=Assembler)
+    results: dict[str, tuple[StrategyResult, Plan]] = field(default_factory=dict)
+    """Budgets about the same job share its answer."""
     remedies_left: int = MOST_REMEDIES
     warnings: dict[str, None] = field(default_factory=dict)
     snapshots: list[Snapshot] = field(default_factory=list)
@@ -129,8 +132,10 @@ def _budget(run: _Run, index: int, budget: Budget, *, keep: bool) -> CheckedBudg
     try:
         where = f"{label}:{lines.of(index, key='job')}"
         own = level(budget.job, where, run.file.base)
-        job = run.assembler.job([own, run.shared])
-        result, plan = evaluate(job)
+        job, key = run.assembler.job([own, run.shared])
+        if key not in run.results:
+            run.results[key] = evaluate(job)
+        result, plan = run.results[key]
         run.warnings |= dict.fromkeys((*job.warnings, *plan.warnings))
         if keep:
             run.snapshots.append(snapshot(budget.name, request_of(job), result))

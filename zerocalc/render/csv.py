@@ -12,6 +12,7 @@ from zerocalc.results import plain
 if TYPE_CHECKING:
     from zerocalc.render import Look
     from zerocalc.results import Contrast, Estimates, Explanation, Solution, StrategyResult
+    from zerocalc.results_check import CheckReport, Diff
 
 Row = Mapping[str, Any]
 
@@ -74,12 +75,45 @@ def _contrast(result: Contrast) -> Iterator[Row]:
         yield {name: item for name, item in plain(line).items() if name != "sides"}
 
 
+def _check(result: CheckReport) -> Iterator[Row]:
+    """One row per bound; a budget that could not be checked keeps one row with the reason."""
+    for budget in result.budgets:
+        common = {name: getattr(budget, name) for name in ("name", "status", "file", "line")}
+        if budget.problem:
+            yield common | {"reason": budget.problem.message}
+        for limit in budget.limits:
+            yield common | plain(limit) | {"status": budget.status, "limit_status": limit.status}
+
+
+def _diff(result: Diff) -> Iterator[Row]:
+    """One row per input, figure or term that differs."""
+    for change in result.changes:
+        common = {"name": change.name, "status": change.status}
+        yield from (
+            common | {"input": item.word, "base": _joined(item.base), "new": _joined(item.new)}
+            for item in change.inputs
+        )
+        yield from (common | plain(item) for item in change.metrics)
+        yield from (
+            common
+            | {"term": item.name, "part": item.part, "tier": item.tier, "unit": "byte"}
+            | {"base": item.base_bytes, "new": item.new_bytes, "change": item.change_bytes}
+            for item in change.terms
+        )
+
+
+def _joined(item: Any) -> Any:
+    return " ".join(map(str, item)) if isinstance(item, (list, tuple)) else item
+
+
 ROWS: dict[str, Any] = {
     "compare": _estimates,
     "estimate": _estimates,
     "solve": _solution,
     "explain": _explanation,
     "contrast": _contrast,
+    "check": _check,
+    "diff": _diff,
 }
 
 
