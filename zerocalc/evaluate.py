@@ -251,7 +251,10 @@ def _tier_memory(job: Job, plan: Plan, tier: str, capacity: int | None) -> TierM
 
 def _savings(job: Job, states: int) -> float | None:
     """How many times less than DDP the rank holds, in model states on the GPU."""
-    ddp = job.model_copy(update={"strategy": "ddp", "settings": {}, "offload": type(job.offload)()})
+    states_only = job.workload.model_copy(update={"micro_batch": None})
+    ddp = job.model_copy(
+        update={"strategy": "ddp", "settings": {}, "offload": type(job.offload)(), "workload": states_only}
+    )
     if inapplicable(ddp):
         ddp = ddp.model_copy(update={"framework": "paper"})
     _, plan = heaviest(plans(ddp))

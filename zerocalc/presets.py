@@ -162,6 +162,15 @@ def load_links(link_kind: str | None = None, *, directory: Path | str | None = N
 
 def load_link_rates(gpu: str, *, directory: Path | str | None = None) -> LinkRates:
     """Load the rates to use for a GPU preset's id; unknown GPUs get the figures that hold for any hardware."""
+    return _shipped_rates(gpu) if directory is None else _rates(gpu, directory)
+
+
+@lru_cache(maxsize=256)
+def _shipped_rates(gpu: str) -> LinkRates:
+    return _rates(gpu, None)
+
+
+def _rates(gpu: str, directory: Path | str | None) -> LinkRates:
     from zerocalc.preset_links import read_rates
 
     default = find("links", "rates-default", directory=directory)
