@@ -21,6 +21,10 @@ FILE_WORDS = tuple(READERS)
 _ELSEWHERE = {*OUTPUT_WORDS, *FILE_WORDS, "presets", "set", "strategy", "framework", "require_fit", "model"}
 
 
+STARTING_POINTS = {"params": {"model": "1b"}, "micro-batch": {"micro_batch": 1}, "seq-len": {"seq_len": 1}}
+"""What stands in for the unknown of `solve` until it is found."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """One job and how often it is to be answered."""
@@ -48,8 +52,8 @@ def question(typed: Mapping[str, Any], *, unknown: str = "") -> Question:
     flags = _flags(typed)
     reading = Assembler().read([Reading(values=flags, files=_files(typed))])
     values = dict(reading.values)
-    if unknown == "params":
-        values.setdefault("model", Given("1b", "default"))
+    for word, start in STARTING_POINTS.get(unknown, {}).items():
+        values.setdefault(word, Given(start, "default"))
     strategies = _names(values.pop("strategy", None), _strategy_name)
     named, frameworks = _known(_names(values.pop("framework", None), str.lower), reading, typed)
     settings = {**_settings_of(named, reading), **_set_flags(typed.get("set") or ())}
