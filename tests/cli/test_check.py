@@ -429,3 +429,11 @@ def test_the_action_checks_the_example(repo, tmp_path):
 def test_the_hook_runs_the_command():
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     assert (hook["entry"], hook["pass_filenames"]) == ("zerocalc check", False)
+
+
+def test_a_long_list_of_what_passed_is_cut_in_the_table_only(here):
+    write(*[(f"b{i}", "80GB") for i in range(130)], ("bad", "1GB"))
+    out = call("check").out
+    assert "30 more budgets passed; `--format json` has them" not in out
+    assert "31 more budgets passed; `--format json` has them" in out
+    assert len(json.loads(call("check", "-f", "json").out)["budgets"]) == 131

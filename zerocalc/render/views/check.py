@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from zerocalc.render import Look
     from zerocalc.results_check import CheckedBudget, CheckedLimit, CheckReport
 
+MOST_LISTED = 100
+"""Budgets in the table; those that did not pass are all there."""
 _SIGNS = {"max": "≤", "min": "≥", "equals": "=", "max_increase": "≤"}
 _TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "error": "bad"}
 
@@ -23,8 +25,11 @@ def view(result: CheckReport, look: Look) -> Document:
         for budget in result.budgets
         if budget.status != "passed"
     ]
-    if any(budget.limits for budget in result.budgets):
-        blocks.append(_table(result, look.units))
+    listed, left_out = _listed(result.budgets)
+    if listed:
+        blocks.append(_table(listed, look.units))
+    if left_out:
+        blocks.append(Note(f"{numbers.count(left_out)} more budgets passed; `--format json` has them"))
     blocks += [Note(warning, "Warning", "warning") for warning in result.warnings]
     word, _, rest = verdict(result).partition(": ")
     tone = _TONES[result.verdict]
@@ -36,10 +41,19 @@ def _title(budget: CheckedBudget) -> str:
     return f"{WORDS[budget.status]} {budget.name} ({budget.file}:{budget.line})"
 
 
-def _table(report: CheckReport, units: str) -> Table:
+def _listed(budgets: list[CheckedBudget]) -> tuple[list[CheckedBudget], int]:
+    """The budgets to list, and how many that passed are too many to read."""
+    with_limits = [budget for budget in budgets if budget.limits]
+    wrong = [budget for budget in with_limits if budget.status != "passed"]
+    passed = [budget for budget in with_limits if budget.status == "passed"]
+    room = max(0, MOST_LISTED - len(wrong))
+    return wrong + passed[:room], len(passed[room:])
+
+
+def _table(budgets: list[CheckedBudget], units: str) -> Table:
     rows = [
         _row(budget, limit, units, first=index == 0)
-        for budget in report.budgets
+        for budget in budgets
         for index, limit in enumerate(budget.limits)
     ]
     names = ("Budget", "Metric", "Value", "Limit", "Left", "Verdict")
