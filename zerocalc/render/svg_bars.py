@@ -157,7 +157,8 @@ def _capacity(result: Estimates, frame: _Frame, num_bars: int) -> str:
         y = frame.top + ROW * index + ABOVE - 3
         high = BAR + 6
         shapes.append(tag("rect", x=left, y=y, width=right - left, height=high, class_="reserve"))
-        shapes += [
-            tag("line", x1=at, x2=at, y1=y, y2=y + high, class_="capacity") for at in sorted({left, right})
-        ]
+        for kind in ("capacity-halo", "capacity"):
+            shapes += [
+                tag("line", x1=at, x2=at, y1=y, y2=y + high, class_=kind) for at in sorted({left, right})
+            ]
     return "".join(shapes)
