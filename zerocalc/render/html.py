@@ -65,7 +65,7 @@ _PAGE = """<!doctype html>
 def _data(result: Any) -> str:
     """The answer itself, as `--format json` writes it; no `<` in it can end the element."""
     text = json.dumps(plain(result), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    return f'<script type="application/json" id="answer">{text}</script>'
+    return f'<script type="application/json" id="json">{text}</script>'
 
 
 def _header(result: Any, look: Look) -> str:
