@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 from zerocalc.frameworks.deepspeed.trace import Gather, Limits, Phase, Trace, micro_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
 
     from zerocalc.frameworks.deepspeed.engine import Engine
     from zerocalc.frameworks.deepspeed.modules import Param
+
+
+MOST_REPLAYED = 64
+_REPLAYED: dict[Hashable, list[Trace]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +74,25 @@ def gathers_of(engine: Engine, persistent: list[Param]) -> Gathers:
             max_reuse=settings["stage3_max_reuse_distance"],
             persistent=frozenset(param.name for param in persistent),
         )
-        checkpointing = engine.view.job.workload.checkpointing == "full"
-        traces = micro_steps(
-            engine.root, limits, checkpointing=checkpointing, count=engine.grad_accum, secondary=hpz > 1
-        )
+        traces = _replayed(engine, limits, secondary=hpz > 1)
     else:
         traces = [_without_shapes(engine, every)] * min(engine.grad_accum, 2)
     return Gathers(persistent, traces, engine.grad_accum, hpz, every)
+
+
+def _replayed(engine: Engine, limits: Limits, *, secondary: bool) -> list[Trace]:
+    """The traces of a step. They follow from the layout and few settings alone, so that a search over degrees,
+    batches or budgets replays each once.
+    """
+    checkpointing, count = engine.view.job.workload.checkpointing == "full", min(engine.grad_accum, 2)
+    key = (engine.view.layout, limits, checkpointing, count, secondary)
+    if key not in _REPLAYED:
+        if len(_REPLAYED) >= MOST_REPLAYED:
+            _REPLAYED.clear()
+        _REPLAYED[key] = micro_steps(
+            engine.root, limits, checkpointing=checkpointing, count=count, secondary=secondary
+        )
+    return _REPLAYED[key]
 
 
 def _without_shapes(engine: Engine, every: list[Param]) -> Trace:
