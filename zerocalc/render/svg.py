@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 LETTER = 7.2
 """Width of a letter at the pictures' 13 pixels, from above."""
+BOLD = 9.0
+"""The same for bold letters."""
 
 
 class Drawing(NamedTuple):

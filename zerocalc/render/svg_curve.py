@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zerocalc.render import numbers
 from zerocalc.render.figures import machine, room_of, scale_of, series_label
-from zerocalc.render.svg import LETTER, Drawing, tag, text, titled
+from zerocalc.render.svg import BOLD, LETTER, Drawing, tag, text, titled
 from zerocalc.render.svg_bars import capacity_label
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def draw_curves(result: Estimates, curves: Sequence[Curve], units: str, *, width
     degrees = sorted({point.data_parallel_size for curve in curves for point in curve.points})
     scale = scale_of(curves, None if row is None else room_of(row), numbers.UNITS[units])
     left = LETTER * max(len(words) for words, _ in scale.ticks()) + 10
-    right = width - LETTER * max(len(series_label(curve.strategy, "")) for curve in curves) - 14
+    right = width - BOLD * max(len(series_label(curve.strategy, "")) for curve in curves) - 14
     frame = _Frame(left, right, 24.0, 24.0 + PLOT, scale, degrees[0], degrees[-1])
     shapes = [text(f"{units} per GPU", 0, 12, "tick"), *_axes(frame, degrees)]
     shapes += [*_asked(result, frame), *_capacity(result, frame, units)]
