@@ -1,5 +1,7 @@
 """Seconds as people read them: always both bounds, always with what they rest on."""
 
+import csv
+import io
 from dataclasses import replace
 
 import pytest
@@ -51,6 +53,15 @@ def test_an_estimate_names_every_part_and_every_rate():
         "400 GB/s per node (preset:dgx-h100)",
     ):
         assert rate in text
+
+
+def test_csv_carries_the_bounds_unrounded(comparison):
+    rows = list(csv.DictReader(io.StringIO(render(comparison, "csv"))))
+    for result in comparison.results:
+        step = result.time.step_s
+        shown = {(r["step_lower_s"], r["step_upper_s"]) for r in rows if r["strategy"] == result.strategy}
+        assert shown == {(str(step.lower), str(step.upper))}
+    assert "step_lower_s" not in render(zerocalc.compare(zerocalc.job("7b", dp=8)), "csv")
 
 
 def test_traffic_that_cannot_be_timed_is_said():

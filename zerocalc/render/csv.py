@@ -36,6 +36,7 @@ def _terms(result: StrategyResult) -> Iterator[Row]:
         "fits": result.fits,
         "headroom_bytes": result.headroom_bytes,
         "capacity_bytes": result.capacity_bytes,
+        **_time(result),
     }
     for tier in ("gpu", "cpu", "nvme"):
         for term in getattr(memory, tier).terms:
@@ -50,6 +51,19 @@ def _terms(result: StrategyResult) -> Iterator[Row]:
                 "source": term.source,
                 **verdict,
             }
+
+
+def _time(result: StrategyResult) -> Row:
+    """The bounds of a step, where they are known."""
+    if result.time is None:
+        return {}
+    step, tokens = result.time.step_s, result.time.tokens_per_s
+    return {
+        "step_lower_s": step.lower,
+        "step_upper_s": step.upper,
+        "tokens_per_s_lower": tokens.lower,
+        "tokens_per_s_upper": tokens.upper,
+    }
 
 
 def _estimates(result: Estimates) -> Iterator[Row]:
