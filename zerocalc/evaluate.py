@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import SpecError, UsageError
 from zerocalc.frameworks import framework_named, prepared
-from zerocalc.frameworks.terms import PHASES, Collective, Plan, Term
+from zerocalc.frameworks.terms import PHASES, Collective, Plan, Term, Tier
 from zerocalc.rank import RankView, rank_views
 from zerocalc.results import (
     CollectiveResult,
@@ -104,6 +104,31 @@ def peak_bytes(job: Job) -> int:
     return peak_of(phases_of(term for term in plan.terms if term.tier == "gpu"))[1]
 
 
+def overfull(job: Job) -> Tier | None:
+    """The first memory that the job does not fit, `gpu`, `cpu` or `nvme`; None where it fits all whose size is known."""
+    _, plan = heaviest(plans(job))
+    machine = job.machine
+    if machine.capacity_bytes is not None:
+        room = machine.capacity_bytes - machine.reserve_bytes
+        if _tier_peak(plan, "gpu") > room:
+            return "gpu"
+    tiers: tuple[tuple[Tier, int | None], ...] = (
+        ("cpu", machine.host_memory_bytes),
+        ("nvme", machine.nvme_memory_bytes),
+    )
+    for tier, capacity in tiers:
+        held = _on_node(job, _tier_peak(plan, tier))
+        if capacity is not None and held is not None and held > capacity:
+            return tier
+    return None
+
+
+def fits_everywhere(result: StrategyResult) -> bool:
+    """Whether a configuration fits its GPU, and no tier is known to overflow."""
+    tiers = () if result.memory is None else (result.memory.cpu, result.memory.nvme)
+    return bool(result.fits) and all(tier.fits is not False for tier in tiers)
+
+
 def evaluate(job: Job) -> tuple[StrategyResult, Plan]:
     """One configuration's result and the plan behind it. Raises UsageError where the strategy cannot do it."""
     if reason := inapplicable(job):
@@ -128,7 +153,7 @@ def evaluate(job: Job) -> tuple[StrategyResult, Plan]:
             nvme=_tier_memory(job, plan, "nvme", machine.nvme_memory_bytes),
         ),
         savings_factor=_savings(job, gpu.model_states_bytes),
-        communication=_communication(job, plan),
+        communication=_communication(plan),
         fits=None if headroom is None else headroom >= 0,
         capacity_bytes=machine.capacity_bytes,
         reserve_bytes=machine.reserve_bytes,
@@ -236,9 +261,7 @@ def _tier_memory(job: Job, plan: Plan, tier: str, capacity: int | None) -> TierM
     terms = [term for term in plan.terms if term.tier == tier]
     phases = phases_of(terms)
     _, peak = peak_of(phases)
-    per_node = job.parallelism.gpus_per_node
-    ranks = None if per_node is None else min(per_node, job.parallelism.world_size)
-    on_node = None if ranks is None else peak * ranks
+    on_node = _on_node(job, peak)
     return TierMemory(
         bytes_per_rank=peak,
         bytes_per_node=on_node,
@@ -247,6 +270,17 @@ def _tier_memory(job: Job, plan: Plan, tier: str, capacity: int | None) -> TierM
         phases=phases,
         terms=[_term_result(term) for term in terms],
     )
+
+
+def _tier_peak(plan: Plan, tier: Tier) -> int:
+    """Bytes of one rank at the peak of a tier."""
+    return peak_of(phases_of(term for term in plan.terms if term.tier == tier))[1]
+
+
+def _on_node(job: Job, per_rank: int) -> int | None:
+    """Bytes of all ranks of one node, when it is known how many there are."""
+    per_node = job.parallelism.gpus_per_node
+    return None if per_node is None else per_rank * min(per_node, job.parallelism.world_size)
 
 
 def _savings(job: Job, states: int) -> float | None:
@@ -282,8 +316,8 @@ def _collective_result(row: Collective) -> CollectiveResult:
     )
 
 
-def _communication(job: Job, plan: Plan) -> Communication:
-    moved = {name: 0 for name in ("to_host", "from_host", "read", "write")}
+def _communication(plan: Plan) -> Communication:
+    moved = dict.fromkeys(("to_host", "from_host", "read", "write"), 0)
     for row in plan.traffic:
         moved[row.direction] += row.bytes
     volume = sum(row.volume_params for row in plan.collectives)

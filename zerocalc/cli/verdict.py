@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.cli.failures import NO, OK
 from zerocalc.errors import UsageError
+from zerocalc.evaluate import fits_everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zerocalc.results import Estimates, Solution, StrategyResult
+    from zerocalc.results import Estimates, Solution
 
 
 def exit_code(result: Estimates, typed: Mapping[str, Any]) -> int:
@@ -22,12 +23,6 @@ def exit_code(result: Estimates, typed: Mapping[str, Any]) -> int:
             "--require-fit needs the GPU's memory", hint="give --gpu, like --gpu a100-80gb or --gpu 80GB"
         )
     return OK if any(fits_everywhere(row) for row in result.results) else NO
-
-
-def fits_everywhere(row: StrategyResult) -> bool:
-    """Whether a configuration fits its GPU, and no tier is known to overflow."""
-    tiers = () if row.memory is None else (row.memory.cpu, row.memory.nvme)
-    return bool(row.fits) and all(tier.fits is not False for tier in tiers)
 
 
 def solved(result: Solution) -> int:

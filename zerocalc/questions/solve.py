@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from zerocalc.errors import SpecError, UsageError
-from zerocalc.evaluate import evaluate, excluded_of, inapplicable, peak_bytes, request_of
-from zerocalc.results import GpuMemory, Solution, SolveAnswer, StrategyResult
+from zerocalc.evaluate import evaluate, excluded_of, fits_everywhere, inapplicable, overfull, request_of
+from zerocalc.results import Memory, Solution, SolveAnswer, StrategyResult, TierMemory
 from zerocalc.specs.types import MAX_RANKS
 from zerocalc.strategies import COMPARED
 from zerocalc.units import MAX_PARAMS
@@ -47,7 +48,7 @@ def room_of(job: Job) -> int:
 
 def _fits(job: Job) -> bool:
     try:
-        return peak_bytes(job) <= room_of(job)
+        return overfull(job) is None
     except SpecError:
         return False
 
@@ -117,21 +118,41 @@ def _answer(
     return SolveAnswer(
         strategy=job.strategy,
         value=value,
-        binding=result.binding,
+        binding=_binding(result),
         data_parallel_size=data_parallel_size,
-        reason=None if value is not None else _why_not(job, result.memory.gpu),
+        reason=None if value is not None else _why_not(job, result.memory),
         peak_bytes=None if value is None else result.memory.gpu.peak_bytes,
         headroom_bytes=None if value is None else result.headroom_bytes,
     )
 
 
-def _why_not(job: Job, gpu: GpuMemory) -> str:
-    room = room_of(job)
+def _binding(result: StrategyResult) -> str | None:
+    """The largest term of the memory that is fullest; outside the GPU with the name of the tier."""
+    assert result.memory is not None
+    room = (result.capacity_bytes or 0) - result.reserve_bytes
+    fullest, binding = Fraction(result.memory.gpu.peak_bytes, max(room, 1)), result.binding
+    for tier, memory in (("cpu", result.memory.cpu), ("nvme", result.memory.nvme)):
+        if memory.bytes_per_node and memory.capacity_bytes:
+            share = Fraction(memory.bytes_per_node, memory.capacity_bytes)
+            if share > fullest:
+                fullest, binding = share, f"{max(memory.terms, key=lambda term: term.bytes).name} on {tier}"
+    return binding
+
+
+def _why_not(job: Job, memory: Memory) -> str:
+    room, gpu = room_of(job), memory.gpu
     if gpu.constant_bytes > room:
         return (
             f"no number of GPUs helps: {gpu.constant_bytes:,} bytes are not sharded, and one GPU has {room:,}"
         )
-    return f"even the smallest needs {gpu.peak_bytes:,} bytes, and one GPU has {room:,}"
+    if gpu.peak_bytes > room:
+        return f"even the smallest needs {gpu.peak_bytes:,} bytes, and one GPU has {room:,}"
+    name, tier = next((name, tier) for name, tier in _tiers(memory) if tier.fits is False)
+    return f"even the smallest needs {tier.bytes_per_node:,} bytes of {name} on one node, which has {tier.capacity_bytes:,}"
+
+
+def _tiers(memory: Memory) -> tuple[tuple[str, TierMemory], ...]:
+    return ("host memory", memory.cpu), ("NVMe", memory.nvme)
 
 
 def _with_work(job: Job, **work: int) -> Job:
@@ -184,8 +205,18 @@ def solve(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) -> S
         answers=answers,
         assumptions=[*job.assumptions, *(plan.assumptions if plan else [])],
         excluded=excluded_of(plan) if plan else [],
-        warnings=list(job.warnings),
+        warnings=[*job.warnings, *_unlimited(quantity, answers)],
     )
+
+
+def _unlimited(quantity: str, answers: Sequence[SolveAnswer]) -> Iterator[str]:
+    """A model that only the supported bound limits is no answer to rely on."""
+    for answer in answers:
+        if quantity == "params" and answer.value == MAX_PARAMS:
+            yield (
+                f"{answer.strategy}: no memory whose size is known limits the model; give --host-memory or "
+                "--nvme-memory with --gpus-per-node, or a model of known shape"
+            )
 
 
 def _solved(variant: Job, solver: Callable[[Job], SolveAnswer]) -> SolveAnswer:
@@ -200,9 +231,9 @@ def _cheapest(variants: list[Job]) -> SolveAnswer:
     if not evaluated:
         return SolveAnswer(strategy="none", value=None, binding=None, reason="no strategy can do this")
     _, peak, closest = min(evaluated, key=lambda item: item[1])
-    fitting = [item for item in evaluated if item[2].fits]
+    fitting = [item for item in evaluated if fits_everywhere(item[2])]
     if not fitting:
-        reason = f"no strategy fits; the closest is {closest.strategy} with {peak:,} bytes"
+        reason = f"no strategy fits; the closest is {closest.strategy} with {peak:,} bytes per GPU"
         return SolveAnswer(strategy="none", value=None, binding=closest.binding, reason=reason)
     _, peak, best = min(fitting, key=lambda item: item[0])
     return SolveAnswer(
