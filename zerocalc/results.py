@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from zerocalc._version import __version__
 from zerocalc.records import Record
-from zerocalc.results_curve import Curve
 
 if TYPE_CHECKING:
     from zerocalc.results_curve import Curve
-from zerocalc.results_time import Crossover, Timing
+    from zerocalc.results_time import Crossover, Timing
 
 SCHEMA_VERSION = "0.1"
 
@@ -210,8 +209,6 @@ class Estimates(Answer):
     dividing_line: DividingLine | None = None
     crossovers: list[Crossover] = field(default_factory=list)
     """Pairs of timed strategies of which one sends more to hold less."""
-    curves: list[Curve] = field(default_factory=list)
-    """Memory over the data-parallel degree; empty unless a picture is asked for."""
     curves: list[Curve] = field(default_factory=list)
     """Memory over the data-parallel degree; empty unless a picture is asked for."""
     assumptions: list[str] = field(default_factory=list)

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from zerocalc import results, results_check, results_time
+from zerocalc import results, results_check, results_curve, results_time
 from zerocalc.questions.params import Counts
 from zerocalc.questions.presets import PresetAnswer, PresetList
 from zerocalc.schemas import FOLDER
@@ -38,9 +38,9 @@ SOURCES: dict[str, Any] = {
     **FILES,
 }
 """What each schema is made from: a class, or a function that writes the schema of a file."""
-vars(results).update(Timing=results_time.Timing, Crossover=results_time.Crossover)
-# Only a type there: an answer without seconds need not load them.
-DOCUMENTED = {results, results_check, results_time, job}
+vars(results).update(Timing=results_time.Timing, Crossover=results_time.Crossover, Curve=results_curve.Curve)
+# Only types there: an answer without seconds or curves need not load them.
+DOCUMENTED = {results, results_check, results_curve, results_time, job}
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -53,7 +53,11 @@ def attribute_docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ClassDef):
             for attribute, below in pairwise(node.body):
-                text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and below.value.value
+                text = (
+                    isinstance(below, ast.Expr)
+                    and isinstance(below.value, ast.Constant)
+                    and below.value.value
+                )
                 if isinstance(attribute, ast.AnnAssign) and isinstance(attribute.target, ast.Name) and text:
                     docs.setdefault(node.name, {})[attribute.target.id] = inspect.cleandoc(str(text))
     return docs
