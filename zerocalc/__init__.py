@@ -17,21 +17,22 @@ from zerocalc._version import __version__
 
 if TYPE_CHECKING:
     from zerocalc.api import job as job
-    from zerocalc.questions.against import contrast as contrast
-    from zerocalc.questions.compare import compare as compare
     from zerocalc.errors import FileError as FileError
     from zerocalc.errors import SpecError as SpecError
     from zerocalc.errors import UnknownNameError as UnknownNameError
     from zerocalc.errors import UsageError as UsageError
     from zerocalc.errors import ZerocalcError as ZerocalcError
     from zerocalc.evaluate import estimate as estimate
+    from zerocalc.questions.against import contrast as contrast
+    from zerocalc.questions.compare import compare as compare
     from zerocalc.questions.explain import explain as explain
+    from zerocalc.questions.solve import solve as solve
+    from zerocalc.questions.sweep import sweep as sweep
     from zerocalc.results import Estimates as Estimates
     from zerocalc.results import Explanation as Explanation
     from zerocalc.results import Solution as Solution
     from zerocalc.results import StrategyResult as StrategyResult
     from zerocalc.results import plain as plain
-    from zerocalc.questions.solve import solve as solve
     from zerocalc.specs.job import Job as Job
     from zerocalc.specs.job import Machine as Machine
     from zerocalc.specs.job import ModelSpec as ModelSpec
@@ -50,6 +51,7 @@ _HOMES = {
     "zerocalc.questions.explain": ("explain",),
     "zerocalc.results": ("Estimates", "Explanation", "Solution", "StrategyResult", "plain"),
     "zerocalc.questions.solve": ("solve",),
+    "zerocalc.questions.sweep": ("sweep",),
     "zerocalc.specs.job": (
         "Job", "Machine", "ModelSpec", "Offload", "OptimizerSpec", "Parallelism", "Precision", "Workload",
     ),

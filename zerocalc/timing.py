@@ -16,11 +16,12 @@ from zerocalc.units import ceil_div, largest
 
 if TYPE_CHECKING:
     from zerocalc.frameworks.terms import Collective, Plan
+    from zerocalc.layout import Kind
     from zerocalc.rank import RankView
     from zerocalc.specs.job import Job, Speed
 
 SECONDS_PER_HOUR = 3600
-_MATMUL_KINDS = ("matrix", "head", "router", "shared_expert")
+_MATMUL_KINDS: tuple[Kind, ...] = ("matrix", "head", "router", "shared_expert")
 
 
 @dataclass(eq=False, repr=False)
@@ -35,7 +36,7 @@ class _Use(Record):
 
 @dataclass(eq=False, repr=False)
 class Step(Record):
-    """One optimizer step and what its bounds are made of. Every number may be a recorded one (see `sweeps.trace`)."""
+    """One optimizer step and what its bounds are made of. Every number may be a recorded one (see `sweeps.tape`)."""
 
     seconds: Bounds
     tokens: int

@@ -150,7 +150,7 @@ def apply_grouped(function: Callable[..., Any], groups: Iterable[tuple[int, Mapp
     """Evaluate a registered formula once per group of equal tensors; groups with equal inputs are merged."""
     merged: dict[Any, tuple[int, Mapping[str, Any]]] = {}
     for count, inputs in groups:
-        # Recorded numbers (see `sweeps.trace`) are told apart by how they came about, without settling their value.
+        # Recorded numbers (see `sweeps.tape`) are told apart by how they came about, without settling their value.
         key = tuple((name, getattr(value, "recorded", value)) for name, value in inputs.items())
         merged[key] = (merged[key][0] + count if key in merged else count, inputs)
     return Grouped(

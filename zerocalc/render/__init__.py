@@ -68,6 +68,7 @@ VIEWS: dict[str, str] = {
     "compare": "zerocalc.render.views.compare",
     "estimate": "zerocalc.render.views.estimate",
     "solve": "zerocalc.render.views.solve",
+    "sweep": "zerocalc.render.views.sweep",
     "explain": "zerocalc.render.views.explain",
     "contrast": "zerocalc.render.views.contrast",
     "params": "zerocalc.render.views.params",

@@ -1,0 +1,116 @@
+"""One row of a sweep: the figures of one job, by the functions that answer `estimate`, in plain or recorded numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zerocalc.errors import SpecError, UsageError
+from zerocalc.evaluate import heaviest, inapplicable, peak_of, phases_of, plans
+from zerocalc.units import MAX_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zerocalc.frameworks.terms import Plan
+    from zerocalc.rank import RankView
+    from zerocalc.specs.job import Job
+
+RANK_WORDS = ("gpus", "dp", "gpus_per_node", "shard_size")
+WORK_WORDS = ("micro_batch", "seq_len", "grad_accum")
+NUMBER_WORDS = (*RANK_WORDS, *WORK_WORDS, "model")
+"""Words that only set a number of the job, so that one traced run answers for many of their values."""
+
+LABELS = ("strategy", "framework", "peak_phase")
+COUNTS = (
+    "model_states_bytes", "peak_bytes", "headroom_bytes", "sent_bytes_per_rank", "host_bytes_per_node",
+    "nvme_bytes_per_node",
+)  # fmt: skip
+RATES = ("volume_params", "step_s_lower", "step_s_upper", "tokens_per_s_lower", "tokens_per_s_upper")
+COLUMNS = (
+    "strategy", "framework", "model_states_bytes", "peak_bytes", "peak_phase", "headroom_bytes", "fits",
+    "sent_bytes_per_rank", "volume_params", "host_bytes_per_node", "host_fits", "nvme_bytes_per_node", "nvme_fits",
+    "step_s_lower", "step_s_upper", "tokens_per_s_lower", "tokens_per_s_upper",
+)  # fmt: skip
+"""What every row has beside the values of its axes; what is not known is null."""
+
+
+def with_numbers(job: Job, numbers: Mapping[str, Any]) -> Job:
+    """The job with other numbers, plain or recorded, and everything else as resolved."""
+    work = {word: numbers[word] for word in WORK_WORDS if word in numbers}
+    ranks = {
+        name: numbers[word]
+        for word, name in (
+            ("gpus", "world_size"),
+            ("gpus_per_node", "gpus_per_node"),
+            ("shard_size", "sharding_group_size"),
+        )
+        if word in numbers
+    }
+    p = job.parallelism
+    if "dp" in numbers:
+        ranks["world_size"] = numbers["dp"] * (p.tp * p.pp * p.cp)
+    changed: dict[str, Any] = {}
+    if work:
+        changed["workload"] = job.workload.model_copy(update=work)
+    if ranks:
+        changed["parallelism"] = p.model_copy(update=ranks)
+    if "model" in numbers:
+        changed["model"] = job.model.model_copy(update={"num_params": numbers["model"]})
+    return job.model_copy(update=changed)
+
+
+def figures(job: Job) -> dict[str, Any]:
+    """The columns of one row, the same numbers as `evaluate` gives.
+
+    Raises UsageError where the strategy cannot do it, SpecError beyond the supported bounds.
+    """
+    if reason := inapplicable(job):
+        raise UsageError(reason, hint="change the strategy, or the offload")
+    view, plan = heaviest(plans(job))
+    terms = [term for term in plan.terms if term.tier == "gpu"]
+    phase, peak = peak_of(phases_of(terms))
+    for name, amount in [*((term.name, term.bytes) for term in plan.terms), (job.strategy, peak)]:
+        if amount > MAX_BYTES:
+            raise SpecError(f"{name}: {amount} bytes is beyond the supported 2^63")
+    headroom = _left(job.machine.capacity_bytes, job.machine.reserve_bytes + peak)
+    return {
+        "strategy": job.strategy,
+        "framework": job.framework,
+        "model_states_bytes": sum(term.bytes for term in terms if term.state is not None),
+        "peak_bytes": peak,
+        "peak_phase": phase,
+        "headroom_bytes": headroom,
+        "fits": None if headroom is None else headroom >= 0,
+        "sent_bytes_per_rank": sum(row.sent_bytes for row in plan.collectives),
+        "volume_params": sum(row.volume_params for row in plan.collectives),
+        **_tier(job, plan, "cpu", "host", job.machine.host_memory_bytes),
+        **_tier(job, plan, "nvme", "nvme", job.machine.nvme_memory_bytes),
+        **_times(view, plan),
+    }
+
+
+def _left(capacity: int | None, used: Any) -> Any:
+    return None if capacity is None else capacity - used
+
+
+def _tier(job: Job, plan: Plan, tier: str, name: str, capacity: int | None) -> dict[str, Any]:
+    """What a node holds off its GPUs, and whether that fits."""
+    per_node, world = job.parallelism.gpus_per_node, job.parallelism.world_size
+    _, peak = peak_of(phases_of(term for term in plan.terms if term.tier == tier))
+    held = None if per_node is None else peak * min(per_node, world)
+    left = None if held is None else _left(capacity, held)
+    return {f"{name}_bytes_per_node": held, f"{name}_fits": None if left is None else left >= 0}
+
+
+def _times(view: RankView, plan: Plan) -> dict[str, Any]:
+    """The bounds of a step; null without a batch or the GPU's rates."""
+    names = ("step_s_lower", "step_s_upper", "tokens_per_s_lower", "tokens_per_s_upper")
+    if view.job.speed is None:
+        return dict.fromkeys(names)
+    from zerocalc.timing import step_of
+
+    step = step_of(view, plan)
+    if step is None:
+        return dict.fromkeys(names)
+    bounds = (step.seconds.lower, step.seconds.upper, step.tokens_per_s.lower, step.tokens_per_s.upper)
+    return dict(zip(names, bounds, strict=True))
