@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from zerocalc import units
 from zerocalc.architectures import architecture
+from zerocalc.architectures.lora import lora_layout
 from zerocalc.errors import SpecError, UnknownNameError
 from zerocalc.evaluate import evaluate, phases_of, plans
 from zerocalc.formulas.registry import Applied, Grouped
@@ -262,6 +266,13 @@ class TestOffload:
         assert host == 16 * 7_260_416 // 2
         assert named(plan, "largest_tensor_buffer", tier="cpu") == 2 * 8000 * 256
 
+    def test_sub_groups_of_a_bare_count_are_counted_not_listed(self) -> None:
+        settings = {"sub_group_size": 1000, "offload_optimizer.ratio": 0.25}
+        plan = plan_of(job_of(10**15, world=8, offload={"optimizer": "cpu"}, settings=settings))
+        assert [row.count for row in plan.collectives if row.tensor == "gradient_norm"] == [10**12 // 8]
+        assert named(plan, "master_weights", tier="gpu") == 3 * named(plan, "master_weights", tier="cpu")
+        assert named(plan, "optimizer_temporaries", "optimizer_step") == 2 * 4 * 1000
+
     def test_twin_flow_keeps_the_first_sub_groups_on_the_gpu(self) -> None:
         tensor = Tensor("w.weight", (1000, 1000))
         model = Architecture("stack", Layout((Unit("blocks", (tensor,), count=8, is_layer=True),)))
@@ -449,10 +460,52 @@ class TestBuckets:
         flat = FlatGroup(self.PARAMS, ranks=4, alignment=2, start_alignment=1)
         assert flat.partition == 8
         bucket = list(self.PARAMS[:2])
-        assert reduce_calls(bucket, flat) == [8, 1]
-        assert all_reduce_calls(bucket, flat, 10) == [9]
-        assert all_reduce_calls([self.PARAMS[2]], flat, 6) == [7, 8, 5]
-        assert sum(part.numel for param in self.PARAMS for part in flat.slices(param)) == 30
+        assert reduce_calls(bucket, flat) == {8: 1, 1: 1}
+        assert all_reduce_calls(bucket, flat, 10) == {9: 1}
+        assert all_reduce_calls([self.PARAMS[2]], flat, 6) == {7: 1, 8: 1, 5: 1}
+        assert sum(part.numel * part.ranks for param in self.PARAMS for part in flat.slices(param)) == 30
+
+    @settings(max_examples=300, deadline=None)
+    @given(
+        sizes=st.lists(st.integers(1, 60), min_size=1, max_size=6),
+        ranks=st.integers(1, 40),
+        alignment=st.integers(1, 4),
+        start=st.integers(1, 4),
+        size=st.integers(0, 50),
+    )
+    def test_runs_of_whole_partitions_are_what_single_ones_are(
+        self, sizes: list[int], ranks: int, alignment: int, start: int, size: int
+    ) -> None:
+        params = [Param(f"p{index}", numel, False) for index, numel in enumerate(sizes)]
+        flat = FlatGroup(params, ranks=ranks, alignment=alignment, start_alignment=start)
+        single = [(s.rank + k, s.numel) for p in params for s in flat.slices(p) for k in range(s.ranks)]
+        assert sum(numel for _, numel in single) == sum(sizes)
+        owned: Counter[int] = Counter()
+        for rank, numel in single:
+            owned[rank] += numel
+        assert max(owned.values()) <= flat.partition
+        assert reduce_calls(params, flat) == Counter(owned.values())
+        calls = [0]
+        for numel in owned.values():
+            calls[-1] += numel
+            if calls[-1] > size:
+                calls.append(0)
+        assert all_reduce_calls(params, flat, size) == Counter(call for call in calls if call)
+        overlap = [
+            sum(p.numel for p in params if flat.owners(p)[0] <= rank <= flat.owners(p)[1])
+            for rank in range(ranks)
+        ]
+        assert flat.largest_overlap(params, padded=False) == max(overlap)
+        ends = [
+            max(0, (r + 1) * flat.partition - max(flat.num_elements, r * flat.partition))
+            for r in range(ranks)
+        ]
+        assert flat.largest_overlap(params, padded=True) == max(map(sum, zip(overlap, ends, strict=True)))
+
+    @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
+    def test_time_does_not_grow_with_the_ranks(self, strategy: str) -> None:
+        plan = plan_of(job_of(model_of("llama_untied"), world=10**7, strategy=strategy))
+        assert plan.terms
 
 
 class TestTrace:
@@ -473,6 +526,18 @@ class TestTrace:
         trace = Gatherer(step_events(root, checkpointing=True), self.limits(max_reuse=10**9)).run()
         assert {gather.phase for gather in trace.gathers} == {"forward"}
         assert trace.live_peak["backward"] == 7_260_416
+
+    def test_an_adapter_is_not_replayed_for_the_model_without_it(self) -> None:
+        """A trace is kept for the next job with the same layouts; here only the adapter tells two jobs apart."""
+        settings = {"stage3_param_persistence_threshold": 0}
+        plain = job_of(model_of("llama_untied"), world=2, settings=settings)
+        adapter = lora_layout(model_of("llama_untied").layout, rank=4, targets=["q_proj"])
+        adapted = plain.model_copy(update={"model": plain.model.model_copy(update={"adapter": adapter})})
+        gathered = [
+            sum(row.full_bytes for row in plan_of(job).collectives if row.op == "all_gather")
+            for job in (adapted, plain, adapted)
+        ]
+        assert gathered[1] < gathered[0] == gathered[2]
 
     def test_without_reuse_one_module_is_live_at_a_time(self) -> None:
         root = module_tree([(model_of("llama_untied").layout, False)])

@@ -36,7 +36,7 @@ def collective(
     ranks: int | None = None,
     over: str = "shard",
 ) -> Collective:
-    """Calls of one kind; `calls` are the elements of each, made `times` times per optimizer step."""
+    """Calls of one kind; `calls` are the elements of each, or how often each is, made `times` times per optimizer step."""
     size = group.ranks if ranks is None else ranks
     counted = {elements: times * count for elements, count in Counter(calls).items()}
     width = dtype_bytes(dtype) if dtype in DTYPE_BITS else 1

@@ -161,15 +161,17 @@ class Engine:
         layers = [unit for unit in self.view.layout.units if unit.is_layer] or self.view.layout.units
         return max(tensor.numel for unit in layers for tensor in unit.tensors)
 
+    @property
+    def layouts(self) -> tuple[tuple[Layout, bool], ...]:
+        """The model's tensors and an adapter's, and whether each is frozen."""
+        trains_model = any(group.name != "adapter" for group in self.trained)
+        adapters = [part.layout for part in self.view.parts if part.name == "adapter"]
+        return ((self.view.layout, not trains_model), *((layout, False) for layout in adapters))
+
     @cached_property
     def root(self) -> Module:
         """The model's modules in the order they run, an adapter's inside them."""
-        adapter = self.view.job.model.adapter
-        trains_model = any(group.name != "adapter" for group in self.trained)
-        layouts = [(self.view.layout, not trains_model)]
-        if adapter is not None:
-            layouts += [(part.layout, False) for part in self.view.parts if part.name == "adapter"]
-        return module_tree(layouts)
+        return module_tree(self.layouts)
 
     def bytes_of(self, dtype: str) -> int:
         """Bytes of one element of a type of at least 8 bits."""

@@ -81,11 +81,13 @@ def gathers_of(engine: Engine, persistent: list[Param]) -> Gathers:
 
 
 def _replayed(engine: Engine, limits: Limits, *, secondary: bool) -> list[Trace]:
-    """The traces of a step. They follow from the layout and few settings alone, so that a search over degrees,
-    batches or budgets replays each once.
+    """The traces of a step.
+
+    They follow from the layouts and few settings alone, so that a search over degrees, batches or budgets replays each
+    once.
     """
     checkpointing, count = engine.view.job.workload.checkpointing == "full", min(engine.grad_accum, 2)
-    key = (engine.view.layout, limits, checkpointing, count, secondary)
+    key = (engine.layouts, limits, checkpointing, count, secondary)
     if key not in _REPLAYED:
         if len(_REPLAYED) >= MOST_REPLAYED:
             _REPLAYED.clear()

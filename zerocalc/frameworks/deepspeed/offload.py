@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from zerocalc.formulas.deepspeed import swap_buffer_bytes
 from zerocalc.formulas.registry import apply
@@ -23,19 +23,28 @@ IO_BLOCK_BYTES = 1024
 """Swap buffers are rounded up to 1024 bytes per I/O thread; DeepSpeed uses one."""
 
 
+class SubGroup(NamedTuple):
+    """Tensors that the optimizer updates together, as often as equal ones follow each other."""
+
+    params: tuple[Param, ...]
+    times: int = 1
+
+    def share(self, ranks: int) -> int:
+        """Elements of one rank's shares of the tensors of one of them."""
+        return sum(ceil_div(param.numel, ranks) for param in self.params)
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A parameter group's tensors by the tier on which they rest."""
+    """A parameter group's sub-groups by the tier on which their parameters, and their optimizer states, rest."""
 
-    params: dict[Tier, list[Param]]
-    states: dict[Tier, list[tuple[Param, ...]]]
-    """Sub-groups by the tier of their optimizer states."""
+    params: dict[Tier, list[SubGroup]]
+    states: dict[Tier, list[SubGroup]]
 
 
-def placement_of(engine: Engine, sub_groups: list[tuple[Param, ...]], ranks: int) -> Placement:
+def placement_of(engine: Engine, sub_groups: list[SubGroup], ranks: int) -> Placement:
     """Place a group's sub-groups as DeepSpeed does: the first ones on the GPU under `ratio`, the small ones never on NVMe."""
-    sizes = [sum(ceil_div(param.numel, ranks) for param in members) for members in sub_groups]
-    return Placement(_params(engine, sub_groups, sizes), _states(engine, sub_groups, sizes))
+    return Placement(_params(engine, sub_groups, ranks), _states(engine, sub_groups, ranks))
 
 
 def swap_buffers(engine: Engine, widest: int) -> Iterator[Term]:
@@ -56,30 +65,37 @@ def swap_buffers(engine: Engine, widest: int) -> Iterator[Term]:
         yield buffer_term(name, amount, RESIDENT, tier="cpu")
 
 
-def _states(
-    engine: Engine, sub_groups: list[tuple[Param, ...]], sizes: list[int]
-) -> dict[Tier, list[tuple[Param, ...]]]:
+def _states(engine: Engine, sub_groups: list[SubGroup], ranks: int) -> dict[Tier, list[SubGroup]]:
     where = engine.view.job.offload.optimizer
-    placed: dict[Tier, list[tuple[Param, ...]]] = {}
-    on_gpu = int((1 - engine.settings["offload_optimizer.ratio"]) * len(sub_groups))
+    placed: dict[Tier, list[SubGroup]] = {}
+    ratio = engine.settings["offload_optimizer.ratio"] if where == "cpu" else 1
+    room = int((1 - ratio) * sum(group.times for group in sub_groups))
     width = engine.bytes_of(engine.master_dtype)
-    for index, (members, size) in enumerate(zip(sub_groups, sizes, strict=True)):
-        tier: Tier = "gpu" if where == "none" or (where == "cpu" and index < on_gpu) else where
-        if tier == "nvme" and size * width < SMALLEST_SWAPPED_BYTES:
+    for group in sub_groups:
+        tier: Tier = "gpu" if where == "none" else where
+        if tier == "nvme" and group.share(ranks) * width < SMALLEST_SWAPPED_BYTES:
             tier = "cpu"
-        placed.setdefault(tier, []).append(members)
+        _place(placed, group, room, "gpu", tier)
+        room = max(0, room - group.times)
     return placed
 
 
-def _params(engine: Engine, sub_groups: list[tuple[Param, ...]], sizes: list[int]) -> dict[Tier, list[Param]]:
+def _params(engine: Engine, sub_groups: list[SubGroup], ranks: int) -> dict[Tier, list[SubGroup]]:
     """On NVMe, sub-groups stay in host memory as long as `max_in_cpu` elements hold them."""
     where = engine.view.job.offload.params
-    placed: dict[Tier, list[Param]] = {}
-    room, used = min(engine.settings["offload_param.max_in_cpu"], sum(sizes)), 0
-    for members, size in zip(sub_groups, sizes, strict=True):
-        tier: Tier = "gpu" if where == "none" else where
-        if tier == "nvme" and used + size <= room:
-            tier = "cpu"
-        used += size
-        placed.setdefault(tier, []).extend(members)
+    tier: Tier = "gpu" if where == "none" else where
+    placed: dict[Tier, list[SubGroup]] = {}
+    room = engine.settings["offload_param.max_in_cpu"] if tier == "nvme" else 0
+    for group in sub_groups:
+        share = group.share(ranks)
+        _place(placed, group, room // share, "cpu", tier)
+        room = max(0, room - group.times * share)
     return placed
+
+
+def _place(placed: dict[Tier, list[SubGroup]], group: SubGroup, room: int, near: Tier, far: Tier) -> None:
+    """Put as many of equal sub-groups near as there is room for, the rest far."""
+    first = min(group.times, room)
+    for tier, times in ((near, first), (far, group.times - first)):
+        if times:
+            placed.setdefault(tier, []).append(group._replace(times=times))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.formulas.deepspeed import (
@@ -267,7 +268,7 @@ def _scalar_collectives(engine: Engine, group: Group) -> Iterator[Collective]:
 
 def _gradient_collective(engine: Engine, group: Group, flat: FlatGroup) -> Collective:
     """How gradients are reduced: all-reduce unless told to reduce each slice to its owner; at stage 2 every micro-step."""
-    op, calls = "all_reduce", [flat.partition * flat.ranks]
+    op, calls = "all_reduce", Counter([flat.partition * flat.ranks])
     if not engine.uses_bf16_optimizer:
         op, calls = _bucket_calls(engine, group, flat)
     times = engine.grad_accum if engine.stage == 2 else 1
@@ -276,15 +277,19 @@ def _gradient_collective(engine: Engine, group: Group, flat: FlatGroup) -> Colle
     )
 
 
-def _bucket_calls(engine: Engine, group: Group, flat: FlatGroup) -> tuple[str, list[int]]:
+def _bucket_calls(engine: Engine, group: Group, flat: FlatGroup) -> tuple[str, Counter[int]]:
+    """The operation, and how often it is called with how many elements."""
     settings, size = engine.settings, engine.settings["reduce_bucket_size"]
     buckets = fill(_arrival(engine, group), size)
     contiguous = settings["contiguous_gradients"] or engine.offloads_optimizer
     if not (contiguous and settings["reduce_scatter"]):
-        return "all_reduce", [sum(param.numel for param in bucket) for bucket in buckets]
+        return "all_reduce", Counter(sum(param.numel for param in bucket) for bucket in buckets)
+    op, calls = "reduce", Counter[int]()
     if settings["use_multi_rank_bucket_allreduce"]:
-        return "all_reduce", [n for bucket in buckets for n in all_reduce_calls(bucket, flat, size)]
-    return "reduce", [n for bucket in buckets for n in reduce_calls(bucket, flat)]
+        op = "all_reduce"
+    for bucket in buckets:
+        calls += all_reduce_calls(bucket, flat, size) if op == "all_reduce" else reduce_calls(bucket, flat)
+    return op, calls
 
 
 def _arrival(engine: Engine, group: Group) -> list[Param]:

@@ -26,7 +26,7 @@ from zerocalc.frameworks.deepspeed.engine import (
     Group,
 )
 from zerocalc.frameworks.deepspeed.modules import Param, gradient_order
-from zerocalc.frameworks.deepspeed.offload import Placement, placement_of, swap_buffers
+from zerocalc.frameworks.deepspeed.offload import Placement, SubGroup, placement_of, swap_buffers
 from zerocalc.frameworks.deepspeed.states import (
     buffer_term,
     scalars,
@@ -53,9 +53,12 @@ if TYPE_CHECKING:
     from zerocalc.frameworks.deepspeed.gathers import Gathers
 
 
-def shares(params: Iterable[Param], width: Any, ranks: int) -> Grouped:
+def shares(sub_groups: Iterable[SubGroup], width: Any, ranks: int) -> Grouped:
     """Bytes of one rank's shares of tensors."""
-    counted = Counter(param.numel for param in params)
+    counted: Counter[int] = Counter()
+    for sub_group in sub_groups:
+        for param in sub_group.params:
+            counted[param.numel] += sub_group.times
     return apply_grouped(
         tensor_shard_bytes,
         [(k, {"num_elements": n, "bytes_per_element": width, "ranks": ranks}) for n, k in counted.items()],
@@ -67,28 +70,36 @@ def share_elements(params: Iterable[Param], ranks: int) -> int:
     return sum(ceil_div(param.numel, ranks) for param in params)
 
 
-def sub_groups(engine: Engine, group: Group) -> list[tuple[Param, ...]]:
+def sub_groups(engine: Engine, group: Group) -> list[SubGroup]:
     """Tensors that the optimizer updates together: cut once a rank's share reaches `sub_group_size`."""
     size = engine.settings["sub_group_size"]
     if size >= share_elements(group.params, group.ranks):
-        return [group.params]
+        return [SubGroup(group.params)]
+    if not engine.shapes_known:
+        return list(_pieces(group, size))
     found: list[list[Param]] = [[]]
     elements = 0
-    params = group.params if engine.shapes_known else _pieces(group, size)
-    for param in params:
+    for param in group.params:
         found[-1].append(param)
         elements += ceil_div(param.numel, group.ranks)
         if elements >= size:
             found.append([])
             elements = 0
-    return [tuple(members) for members in found if members]
+    return [SubGroup(tuple(members)) for members in found if members]
 
 
-def _pieces(group: Group, size: int) -> Iterator[Param]:
+def num_sub_groups(engine: Engine, group: Group) -> int:
+    """How often the optimizer steps in a parameter group."""
+    return sum(sub_group.times for sub_group in sub_groups(engine, group))
+
+
+def _pieces(group: Group, size: int) -> Iterator[SubGroup]:
     """A bare count has no tensors to cut between: it is cut where a sub-group is full."""
     for param in group.params:
-        for start in range(0, param.numel, size * group.ranks):
-            yield replace(param, numel=min(size * group.ranks, param.numel - start))
+        times, rest = divmod(param.numel, size * group.ranks)
+        for numel, often in ((size * group.ranks, times), (rest, 1)):
+            if numel and often:
+                yield SubGroup((replace(param, numel=numel),), often)
 
 
 def persistent_params(engine: Engine) -> list[Param]:
@@ -120,14 +131,14 @@ def terms(engine: Engine, gathers: Gathers) -> Iterator[Term]:
     if engine.trained:
         yield from _scalars(engine)
         yield from _buckets(engine, kept)
-        shares_of = (share_elements(m, g.ranks) for g in engine.trained for m in sub_groups(engine, g))
+        shares_of = (sub_group.share(g.ranks) for g in engine.trained for sub_group in sub_groups(engine, g))
         yield from swap_buffers(engine, max(shares_of))
 
 
 def _scalars(engine: Engine) -> Iterator[Term]:
     """A step counter per sub-group, the norm (in fp64 on the GPU, in fp32 under offload), the overflow flag."""
     tier: Tier = "cpu" if engine.offloads_optimizer else "gpu"
-    yield from step_counters(engine, sum(len(sub_groups(engine, g)) for g in engine.trained), tier=tier)
+    yield from step_counters(engine, sum(num_sub_groups(engine, g) for g in engine.trained), tier=tier)
     yield scalars("gradient_norm", 1, 4 if engine.offloads_optimizer else 8, tier=tier)
     yield scalars("overflow_tracker", 1, 1, tier=tier)
 
@@ -137,8 +148,8 @@ def _params(engine: Engine, group: Group, placement: Placement, kept: set[str]) 
     width = engine.bytes_of(group.dtype)
     if not group.trainable and engine.settings["zero_quantized_nontrainable_weights"]:
         width = 1
-    for tier, params in placement.params.items():
-        yield state_term("params", shares(params, width, group.ranks), group, state="params", tier=tier)
+    for tier, held in placement.params.items():
+        yield state_term("params", shares(held, width, group.ranks), group, state="params", tier=tier)
     whole = Counter(param.numel for param in group.params if param.name in kept)
     if whole:
         amount = apply_grouped(
@@ -155,11 +166,11 @@ def _params(engine: Engine, group: Group, placement: Placement, kept: set[str]) 
 
 def _states(engine: Engine, group: Group, placement: Placement) -> Iterator[Term]:
     rows = [("master_weights", engine.bytes_of(engine.master_dtype)), *state_widths(engine)]
-    for tier, members in placement.states.items():
-        params = [param for sub_group in members for param in sub_group]
+    for tier, held in placement.states.items():
         for name, width in rows:
-            yield state_term(name, shares(params, width, group.ranks), group, tier=tier)
-        for name, amount in shaped_states(engine, share_elements(params, group.ranks)):
+            yield state_term(name, shares(held, width, group.ranks), group, tier=tier)
+        elements = sum(sub_group.times * sub_group.share(group.ranks) for sub_group in held)
+        for name, amount in shaped_states(engine, elements):
             yield state_term(name, amount, group, tier=tier)
 
 
@@ -167,20 +178,21 @@ def _gradients(engine: Engine, group: Group, placement: Placement) -> Iterator[T
     """A partition of gradients that is never freed; under offload it lies on the host beside fp32 ones."""
     accum, master = engine.bytes_of(engine.accum_dtype), engine.bytes_of(engine.master_dtype)
     tier: Tier = "cpu" if engine.offloads_optimizer else "gpu"
-    yield state_term("grads", shares(group.params, accum, group.ranks), group, state="grads", tier=tier)
+    whole = [SubGroup(group.params)]
+    yield state_term("grads", shares(whole, accum, group.ranks), group, state="grads", tier=tier)
     if not engine.offloads_optimizer:
         return
-    for where, members in placement.states.items():
-        params = [param for sub_group in members for param in sub_group]
+    for where, held in placement.states.items():
         yield buffer_term(
-            "fp32_grads", shares(params, master, group.ranks), RESIDENT, part=group.name, tier=where
+            "fp32_grads", shares(held, master, group.ranks), RESIDENT, part=group.name, tier=where
         )
 
 
 def _step(engine: Engine, group: Group, placement: Placement) -> Iterator[Term]:
     """The optimizer updates one sub-group at a time: its gradients flattened, cast to fp32, and the optimizer's copies."""
     accum, master = engine.bytes_of(engine.accum_dtype), engine.bytes_of(engine.master_dtype)
-    largest = max(sub_groups(engine, group), key=lambda params: share_elements(params, group.ranks))
+    widest = max(sub_groups(engine, group), key=lambda sub_group: sub_group.share(group.ranks))
+    largest = [widest._replace(times=1)]
     cast = shares(largest, master, group.ranks)
     yield buffer_term("fp32_copy", cast, (INITIALIZATION,), part=group.name)
     if not engine.offloads_optimizer:

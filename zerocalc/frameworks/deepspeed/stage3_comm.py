@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from zerocalc.frameworks.deepspeed.collectives import collective
-from zerocalc.frameworks.deepspeed.stage3 import gradient_buckets, sub_groups
+from zerocalc.frameworks.deepspeed.stage3 import gradient_buckets, num_sub_groups
 from zerocalc.units import ceil_div
 
 if TYPE_CHECKING:
@@ -178,10 +178,17 @@ def _scalars(engine: Engine) -> Iterator[Collective]:
             yield collective(
                 engine, group, "all_reduce", "overflow_flag", [1], dtype="uint8", phase="optimizer_step"
             )
-        norms = [1] * len(sub_groups(engine, group))
+        norms = num_sub_groups(engine, group)
         dtype = "fp32" if engine.offloads_optimizer else "fp64"
         yield collective(
-            engine, group, "all_reduce", "gradient_norm", norms, dtype=dtype, phase="optimizer_step"
+            engine,
+            group,
+            "all_reduce",
+            "gradient_norm",
+            [1],
+            dtype=dtype,
+            phase="optimizer_step",
+            times=norms,
         )
 
 

@@ -51,7 +51,7 @@ def _interleaved(bucket: list[Param], ranks: int) -> int:
 
 def _flattened(bucket: list[Param], flat: FlatGroup) -> int:
     """An all-reduce of slices of several ranks copies them into one tensor."""
-    owners = {part.rank for param in bucket for part in flat.slices(param)}
+    owners = {rank for param in bucket for rank in flat.owners(param)}
     return sum(param.numel for param in bucket) if len(owners) > 1 else 0
 
 
