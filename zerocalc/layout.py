@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import prod
 from typing import Literal
 
 from zerocalc.records import Record
+from zerocalc.units import DTYPE_BITS
 
 Part = Literal["dense", "expert"]
 Kind = Literal[
@@ -46,6 +48,14 @@ class Tensor(Record):
         return self.name.rpartition(".")[0]
 
 
+HELD_BITS = DTYPE_BITS | {
+    **{f"{kind}{bits}": bits for kind in ("int", "uint", "i", "u") for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(("bool", "f8_e4m3", "f8_e5m2", "f8_e8m0", "f8_e4m3fnuz", "f8_e5m2fnuz"), 8),
+    "c64": 64, "f6_e2m3": 6, "f6_e3m2": 6, "f4": 4,
+}  # fmt: skip
+"""What buffers are made of besides: ids, masks, scales, by PyTorch's and by safetensors' names."""
+
+
 @dataclass(eq=False, repr=False)
 class Buffer(Record):
     """A tensor that is held but not trained: rotary tables, router corrections."""
@@ -61,6 +71,12 @@ class Buffer(Record):
     def numel(self) -> int:
         """Number of elements of one of them."""
         return prod(self.shape)
+
+    @property
+    def element_bytes(self) -> int | Fraction:
+        """Bytes of one element; a Fraction for types below one byte."""
+        bits = HELD_BITS[self.dtype]
+        return bits // 8 if bits % 8 == 0 else Fraction(bits, 8)
 
 
 @dataclass(eq=False, repr=False)

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-INDEX_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "bool": 1}
-
-
 def state_widths(engine: Engine) -> list[tuple[str, Any]]:
     """Each optimizer state beside the master weights, and its bytes per element; none where shapes decide."""
     optimizer, precision = engine.view.job.optimizer, engine.view.job.precision
@@ -83,16 +80,11 @@ def step_counters(engine: Engine, count: int, *, tier: Tier = "gpu") -> Iterator
 def module_buffers(engine: Engine) -> Iterator[Term]:
     """Tensors that are held but not trained, such as rotary tables; never sharded, never cast."""
     rows: list[tuple[int, Mapping[str, Any]]] = [
-        (buffer.count, {"num_elements": buffer.numel, "bytes_per_element": _buffer_width(buffer.dtype)})
+        (buffer.count, {"num_elements": buffer.numel, "bytes_per_element": buffer.element_bytes})
         for buffer in engine.view.layout.buffers
     ]
     if rows:
         yield buffer_term("module_buffers", apply_grouped(element_bytes, rows), RESIDENT)
-
-
-def _buffer_width(dtype: str) -> Any:
-    """Bytes of one element: buffers may also be index tensors and masks."""
-    return INDEX_BYTES.get(dtype) or dtype_bytes(dtype)
 
 
 def other_models(engine: Engine) -> Iterator[Term]:

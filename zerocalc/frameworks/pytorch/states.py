@@ -23,9 +23,10 @@ from zerocalc.units import dtype_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from fractions import Fraction
 
     from zerocalc.frameworks.pytorch.model import Setup, Types
-    from zerocalc.layout import Layout
+    from zerocalc.layout import Buffer, Layout
     from zerocalc.rank import Part, RankView
 
 COUNTER_BYTES = 4
@@ -167,7 +168,7 @@ def buffers_terms(setup: Setup) -> Iterator[Term]:
     rows = [
         (
             buffer.count,
-            {"num_params": buffer.numel, "element_bytes": _buffer_element(buffer.dtype, setup.types)},
+            {"num_params": buffer.numel, "element_bytes": _buffer_element(buffer, setup.types)},
         )
         for buffer in setup.view.layout.buffers
     ]
@@ -175,9 +176,9 @@ def buffers_terms(setup: Setup) -> Iterator[Term]:
         yield Term(name="buffers", phases=(INITIALIZATION, *ALWAYS), amount=apply_grouped(tensor_bytes, rows))
 
 
-def _buffer_element(dtype: str, types: Types) -> int:
+def _buffer_element(buffer: Buffer, types: Types) -> int | Fraction:
     """`model.to(dtype)` casts floating-point buffers too."""
-    return int(dtype_bytes(types.storage if dtype in {"fp32", "bf16", "fp16"} else dtype))
+    return dtype_bytes(types.storage) if buffer.dtype in {"fp32", "bf16", "fp16"} else buffer.element_bytes
 
 
 def whole(part: Part) -> Cut:
