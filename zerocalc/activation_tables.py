@@ -119,9 +119,9 @@ IMPLEMENTATIONS: dict[str, Implementation] = {
 }
 
 
-SELECTIVE_POLICIES = ("attention", "matmuls")
-"""What selective checkpointing computes again: the core of attention (Korthikanti et al., Megatron), or all but every
-second matrix multiplication (torchtitan)."""
+SELECTIVE_POLICIES = ("attention", "matmuls", "layers")
+"""What selective checkpointing computes again: the core of attention (Korthikanti et al., Megatron), all but every
+second matrix multiplication, or every Nth layer whole (torchtitan)."""
 
 
 def _named(prefix: str, rows: tuple[Saved, ...]) -> tuple[Saved, ...]:

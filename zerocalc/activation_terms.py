@@ -158,6 +158,7 @@ def _layers(
     attention: Attention,
     checkpointing: Checkpointing,
     selective_policy: str,
+    selective_every: int,
     counts: Mapping[str, int],
     partitions: int,
 ) -> tuple[tuple[LayerActivations, ...], tuple[LayerActivations, ...]]:
@@ -170,11 +171,19 @@ def _layers(
         match checkpointing:
             case "none":
                 saved.append(whole)
+            case "selective" if selective_policy == "layers":
+                again = count // selective_every
+                saved.append(LayerActivations(kind, count - again, whole.lines))
+                if again:
+                    saved.append(_checkpointed_layer(kind, again, shape, partitions))
+                    recomputed.append(LayerActivations(kind, 1, whole.lines))
             case "selective":
                 kept = tables.selective_rows(selective_policy, recipe, how, kind, shared=shared)
                 saved.append(_full_layer(kind, count, kept, shape))
-                again = evaluate(core, shape) if selective_policy == "attention" else whole.lines
-                recomputed.append(LayerActivations(kind, 1, again))
+                core_only = selective_policy == "attention"
+                recomputed.append(
+                    LayerActivations(kind, 1, evaluate(core, shape) if core_only else whole.lines)
+                )
             case "full":
                 saved.append(_checkpointed_layer(kind, count, shape, partitions))
                 recomputed.append(LayerActivations(kind, 1, whole.lines))
@@ -224,6 +233,7 @@ def activation_terms(
     attention: Attention = "flash",
     checkpointing: Checkpointing = "none",
     selective_policy: str = "attention",
+    selective_every: int = 2,
     implementation: str = "eager",
     loss: str = "eager",
     chunk_tokens: Count | None = None,
@@ -257,6 +267,7 @@ def activation_terms(
         attention=attention,
         checkpointing=checkpointing,
         selective_policy=selective_policy,
+        selective_every=selective_every,
         counts=counts,
         partitions=tp if partition_checkpoints else sp,
     )

@@ -31,7 +31,7 @@ def test_the_new_layout():
     }  # fmt: skip
     assert plain(reading.settings) == {
         "wrap": "torchtitan", "param_dtype": "bf16", "reduce_dtype": "fp32", "foreach": True, "fused": False,
-        "selective_ac_option": "op",
+        "selective_policy": "matmuls",
     }  # fmt: skip
     assert plain(reading.totals) == {"global_batch": 128, "replicas": 2}
     assert reading.values["micro_batch"].origin == f"file:{path}:training.local_batch_size"
@@ -42,8 +42,8 @@ def test_the_new_layout():
 def test_the_oldest_layout():
     reading = read_torchtitan(CONFIGS / "torchtitan_oldest.toml", gpus=64)
     assert plain(reading.values) == {
-        "framework": "pytorch", "strategy": "zero2", "model": "llama-2-70b", "tp": 8, "pp": 2, "dp": 4, "micro_batch": 8,
-        "seq_len": 4096, "precision": "mixed-bf16", "reduce_dtype": "fp32", "checkpointing": "full", "optimizer": "adamw",
+        "framework": "pytorch", "strategy": "zero2", "model": "llama-2-70b", "tp": 8, "pp": 2, "dp": 4, "micro_batch": 4,
+        "grad_accum": 2, "seq_len": 4096, "precision": "mixed-bf16", "reduce_dtype": "fp32", "checkpointing": "full", "optimizer": "adamw",
     }  # fmt: skip
     assert reading.warnings == []
 
@@ -147,10 +147,57 @@ def test_cpu_offload():
 @pytest.mark.parametrize(
     ("section", "checkpointing"),
     [({"mode": "none"}, "none"), ({"mode": "full"}, "full"), ({"mode": "selective", "selective_ac_option": "2"}, "selective"),
-     ({"mode": "memory_budget"}, None), ({}, None)],
+     ({"mode": "memory_budget"}, None), ({}, "selective")],
 )  # fmt: skip
 def test_activation_checkpointing(section, checkpointing):
     assert read(activation_checkpoint=section).value("checkpointing") == checkpointing
+
+
+@pytest.mark.parametrize(
+    ("section", "settings"),
+    [({"mode": "selective", "selective_ac_option": "op"}, {"selective_policy": "matmuls"}),
+     ({"mode": "selective", "selective_ac_option": 1}, {"selective_policy": "layers", "selective_every": 1}),
+     ({"mode": "selective", "selective_ac_option": "2"}, {"selective_policy": "layers", "selective_every": 2}),
+     ({}, {"selective_policy": "layers", "selective_every": 2}), ({"mode": "full", "selective_ac_option": "op"}, {})],
+)  # fmt: skip
+def test_what_selective_checkpointing_computes_again(section, settings):
+    read_settings = plain(read(activation_checkpoint=section).settings)
+    assert {name: value for name, value in read_settings.items() if name.startswith("selective")} == settings
+
+
+@pytest.mark.parametrize(
+    ("training", "parallelism", "micro", "accum"),
+    [
+        ({"local_batch_size": 8}, {}, 1, 8),
+        ({"local_batch_size": 8}, {"pipeline_parallel_microbatch_size": 2}, 2, 4),
+        ({"batch_size": 8}, {}, 2, 4),
+        ({"batch_size": 8}, {"pipeline_parallel_microbatches": 8}, 1, 8),
+        ({"local_batch_size": 8, "global_batch_size": 32}, {"data_parallel_shard_degree": 2}, 1, 16),
+    ],
+)
+def test_micro_batches_of_a_pipeline(training, parallelism, micro, accum):
+    """The local batch passes in micro-batches; FSDP reduces after the last one and keeps its parameters till then."""
+    reading = read(training=training, parallelism={"pipeline_parallel_degree": 4, **parallelism})
+    assert (reading.value("micro_batch"), reading.value("grad_accum")) == (micro, accum)
+    synchronised = [
+        reading.settings[name].value for name in ("requires_gradient_sync", "reshard_after_backward")
+    ]
+    assert synchronised == [False, False]
+
+
+def test_a_local_batch_that_does_not_divide_and_a_schedule_that_is_not_modelled():
+    reading = read(
+        training={"local_batch_size": 8},
+        parallelism={
+            "pipeline_parallel_degree": 2,
+            "pipeline_parallel_microbatch_size": 3,
+            "pipeline_parallel_schedule": "Interleaved1F1B",
+        },
+    )
+    assert (reading.value("micro_batch"), reading.value("grad_accum")) == (8, None)
+    assert [
+        word in text for word, text in zip(("Interleaved1F1B", "refuses"), reading.warnings, strict=True)
+    ] == [True] * 2
 
 
 @pytest.mark.parametrize(

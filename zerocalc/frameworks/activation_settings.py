@@ -14,9 +14,13 @@ ACTIVATION_SETTINGS = (
         doc="which kernels keep what: transformers' modules as measured, fused ones, or the papers' own equations",
     ),
     Setting(
-        name="selective_policy", kind="str", default="attention", choices=("attention", "matmuls"),
-        doc="what selective checkpointing computes again: the core of attention, or all but every second matrix "
-        "multiplication (torchtitan)",
+        name="selective_policy", kind="str", default="attention", choices=("attention", "matmuls", "layers"),
+        doc="what selective checkpointing computes again: the core of attention, all but every second matrix "
+        "multiplication (torchtitan's op), or every selective_every-th layer whole (torchtitan's number)",
+    ),
+    Setting(
+        name="selective_every", kind="int", default=2, minimum=1,
+        doc="with selective_policy=layers, every how many layers one is computed again",
     ),
     Setting(
         name="activation_device", kind="str", default="cuda", choices=("cuda", "cpu"),

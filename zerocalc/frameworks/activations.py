@@ -48,6 +48,7 @@ def estimate_activations(
         "attention": work.attention,
         "checkpointing": work.checkpointing,
         "selective_policy": settings.get("selective_policy", "attention"),
+        "selective_every": settings.get("selective_every", 2),
         "implementation": settings["activations"],
         "loss": settings["loss"],
         "chunk_tokens": settings["loss_chunk_tokens"] or _usual_chunk(view, model.dimensions),

@@ -11,6 +11,7 @@ from zerocalc.readers.keys import Found, scan
 from zerocalc.readers.names import PRECISION_OF, set_optimizer
 from zerocalc.readers.reading import Given, Reading
 from zerocalc.readers.text import read_mapping
+from zerocalc.readers.torchtitan_batches import read_batches, read_pipeline
 from zerocalc.readers.torchtitan_keys import KEYS, MODELS, A, P, T
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def torchtitan_reading(data: Mapping[str, Any], label: str, *, gpus: int | None 
     _mesh(found, label, reading, gpus)
     sharded = _strategy(found, label, reading)
     _precision(found, label, reading, sharded=sharded)
-    _batches(found, label, reading)
+    read_batches(found, label, reading)
+    read_pipeline(found, label, reading, sharded=sharded)
     for step in (_checkpointing, _optimizer, _float8, _model):
         step(found, label, reading)
     return reading
@@ -158,41 +160,31 @@ def _precision(found: Found, label: str, reading: Reading, *, sharded: bool) -> 
         reading.settings["param_dtype"] = compute
 
 
-def _batches(found: Found, label: str, reading: Reading) -> None:
-    total = found.get(f"{T}.global_batch_size")
-    if total is None or total.value == AUTO or total.value < 0:
-        return
-    reading.totals["global_batch"] = total
-    micro, dp = reading.value("micro_batch"), reading.value("dp")
-    if micro is None or dp is None or "grad_accum" in reading.values:
-        return
-    if total.value % (micro * dp):
-        reading.warnings.append(
-            f"{label}: global_batch_size {total.value} is not a multiple of local_batch_size {micro} × "
-            f"data-parallel size {dp}: torchtitan refuses this"
-        )
-        return
-    reading.values["grad_accum"] = Given(total.value // (micro * dp), total.origin)
-
-
 def _checkpointing(found: Found, label: str, reading: Reading) -> None:
+    """The mode, and of the selective one which operations or layers are computed again; torchtitan's default is every second layer."""
     mode, option = found.get(f"{A}.mode"), found.get(f"{A}.selective_ac_option")
     old = found.get("activation_checkpointing.enable_ac")
-    if mode is None:
-        if old is not None and old.value is True:
+    if old is not None and mode is None:
+        if old.value is True:
             reading.values["checkpointing"] = Given("selective", old.origin)
         return
+    mode = mode or Given("selective", f"default:torchtitan {A}.mode (not in {label})")
     word = mode.value.lower()
     if word not in ("none", "selective", "full"):
         reading.warnings.append(f"{label}: {A}.mode {word!r} is not modelled; say --checkpointing")
         return
     reading.values["checkpointing"] = Given(word, mode.origin)
-    if word == "selective" and option is not None:
-        reading.settings["selective_ac_option"] = option
-        if option.value != "op":
-            reading.assumptions.append(
-                f"{label}: selective_ac_option {option.value} checkpoints every such layer in full"
-            )
+    if word != "selective":
+        return
+    option = option or Given("2", f"default:torchtitan {A}.selective_ac_option (not in {label})")
+    if option.value.isdigit() and int(option.value) > 0:
+        reading.settings["selective_policy"] = Given("layers", option.origin)
+        reading.settings["selective_every"] = Given(int(option.value), option.origin)
+    elif option.value.lower() == "op":
+        reading.settings["selective_policy"] = Given("matmuls", option.origin)
+    else:
+        reading.warnings.append(f"{label}: selective_ac_option {option.value!r} is not known; read as op")
+        reading.settings["selective_policy"] = Given("matmuls", option.origin)
 
 
 def _optimizer(found: Found, label: str, reading: Reading) -> None:

@@ -42,6 +42,8 @@ _SAID = (
     "autocast",
     "wrap",
     "reshard_after_forward",
+    "selective_policy",
+    "selective_every",
 )
 _OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
 _COMPUTE = ("fp32", "bf16")
@@ -63,7 +65,7 @@ def write(job: Job) -> Fragment:
     data = {
         "parallelism": _parallelism(job),
         "training": training,
-        "activation_checkpoint": {"mode": job.workload.checkpointing},
+        "activation_checkpoint": _checkpointing(job),
         "optimizer": optimizer,
     }
     unsaid, notes = unsaid_of(job, _said(training, optimizer)), _notes(job, training, sharded=sharded)
@@ -88,7 +90,19 @@ def _parallelism(job: Job) -> dict[str, Any]:
     degrees |= {key: getattr(p, word) for word, key in _DEGREES.items() if getattr(p, word) > 1}
     if (policy := _policy(job)) is not None:
         degrees["fsdp_reshard_after_forward"] = policy
+    if p.pp > 1 and job.workload.micro_batch is not None:
+        degrees["pipeline_parallel_microbatch_size"] = job.workload.micro_batch
     return degrees
+
+
+def _checkpointing(job: Job) -> dict[str, str]:
+    """The mode, and which operations or layers the selective one computes again."""
+    keys = {"mode": job.workload.checkpointing}
+    if keys["mode"] == "selective":
+        settings = given_settings(job)
+        layers = settings.get("selective_policy") == "layers"
+        keys["selective_ac_option"] = str(settings.get("selective_every", 2)) if layers else "op"
+    return keys
 
 
 def _policy(job: Job) -> str | None:
@@ -132,10 +146,12 @@ def _whole_types(job: Job) -> dict[str, str]:
 
 
 def _training(job: Job) -> dict[str, Any]:
-    """The batch; accumulation is said by the global batch."""
+    """The batch; accumulation is said by the global batch, and under pipelining by the local one."""
     work = job.workload
     keys: dict[str, Any] = {}
-    if work.micro_batch is not None:
+    if work.micro_batch is not None and job.parallelism.pp > 1:
+        keys["local_batch_size"] = work.micro_batch * work.grad_accum
+    elif work.micro_batch is not None:
         keys["local_batch_size"] = work.micro_batch
         if work.grad_accum > 1:
             keys["global_batch_size"] = (
@@ -164,6 +180,7 @@ def _said(training: dict[str, Any], optimizer: dict[str, Any]) -> set[str]:
     kernel = ("fused", "foreach") if "implementation" in optimizer else ()
     said = {"gpus", "checkpointing", *(f"settings.{name}" for name in (*_SAID, *kernel))}
     said |= {"optimizer"} if "name" in optimizer else set()
+    said |= {"grad_accum"} if "local_batch_size" in training else set()
     return said | {word for word, key in _WORDS.items() if key in training}
 
 
@@ -175,6 +192,12 @@ def _notes(job: Job, training: dict[str, Any], *, sharded: bool) -> tuple[str, .
     if sharded and wrap != TOOL and job.framework == "pytorch":
         notes.append(
             "torchtitan wraps embedding, layers, and norm with head: --set wrap=torchtitan sizes that"
+        )
+    recomputed = given_settings(job).get("selective_policy", "attention")
+    if job.workload.checkpointing == "selective" and recomputed == "attention":
+        notes.append(
+            "torchtitan computes again every second matrix multiplication or layer, never attention alone: "
+            "--set selective_policy=matmuls sizes that"
         )
     if training.get("mixed_precision_reduce") == TORCH_NAMES["bf16"]:
         notes.append(
