@@ -30,12 +30,19 @@ def read_accelerate(path: str | Path, *, dp: int | None = None) -> Reading:
 
     Raises FileError when the file cannot be read, SpecError for values that its keys cannot have.
     """
-    data = unwrapped(read_mapping(path, default="yaml"))
+    twice: list[str] = []
+    data = unwrapped(read_mapping(path, default="yaml", twice=twice))
     if _OWN_KEYS.isdisjoint(data):
         from zerocalc.readers.trainer import trainer_reading
 
-        return trainer_reading(data, str(path), dp=dp)
-    return accelerate_reading(data, str(path), dp=dp)
+        reading = trainer_reading(data, str(path), dp=dp)
+    else:
+        reading = accelerate_reading(data, str(path), dp=dp)
+    reading.warnings += [
+        f"{path}: key {shown(key)} appears twice; the last counts, as PyYAML reads it"
+        for key in dict.fromkeys(twice)
+    ]
+    return reading
 
 
 def unwrapped(data: dict[str, Any]) -> dict[str, Any]:

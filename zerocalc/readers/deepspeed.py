@@ -44,6 +44,11 @@ def deepspeed_reading(
     reading = Reading()
     found = scan(_modern(data), KEYS, label, reading)
     reading.values["framework"] = Given("deepspeed", f"file:{label}")
+    group = reading.settings.get("sub_group_size")
+    if group is not None and group.value == 0:
+        reading.settings["sub_group_size"] = Given(
+            1, f"{group.origin} (0: every tensor is a group of its own)"
+        )
     for step in (_strategy, _precision, _dtypes, _optimizer, _offload, _adam, _parallel, _activations):
         step(found, label, reading)
     around = reading.value("tp", 1) * reading.value("pp", 1) * reading.value("cp", 1)

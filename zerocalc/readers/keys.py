@@ -64,7 +64,9 @@ class Table:
             return None
         start = f"{section}." if section else ""
         inside = {
-            known[len(start) :].split(".")[0].rstrip("*") for known in self._index if known.startswith(start)
+            known[len(start) :].split(".")[0]
+            for known in self._index
+            if known.startswith(start) and not known.endswith("*")
         }
         words = sorted(name.split("_"))
         if swapped := next((known for known in inside if sorted(known.split("_")) == words), None):

@@ -15,9 +15,10 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _StrictLoader(_Loader):  # type: ignore[misc]
-    """The safe loader, refusing a key that a mapping names twice (merged keys may be overridden)."""
+    """The safe loader, refusing a key that a mapping names twice, or noting it (merged keys may be overridden)."""
 
     label = ""
+    twice: list[str] | None = None
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen: set[Hashable] = set()
@@ -26,17 +27,19 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
                 continue
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen:
-                raise DuplicateKeyError(self.label, key)
+                if self.twice is None:
+                    raise DuplicateKeyError(self.label, key)
+                self.twice.append(str(key))
             if isinstance(key, Hashable):
                 seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
 
-def load(text: str, label: str) -> Any:
-    """The one document in `text`. Raises FileError or PyYAML's own errors."""
+def load(text: str, label: str, *, twice: list[str] | None = None) -> Any:
+    """The one document in `text`; keys given twice go to `twice`. Raises FileError or PyYAML's own errors."""
     _check_events(text, label)
     loader = _StrictLoader(text)
-    loader.label = label
+    loader.label, loader.twice = label, twice
     try:
         node = loader.get_single_node()
         if node is None:

@@ -245,14 +245,17 @@ def parse_toml(text: str, label: str) -> Any:
     return _guarded(lambda: tomllib.loads(text), "TOML", label)
 
 
-def parse_yaml(text: str, label: str) -> Any:
-    """Parse YAML as PyYAML does (1.1: `5e8` is a string, a bare `no` is false), in bounded time and memory."""
+def parse_yaml(text: str, label: str, *, twice: list[str] | None = None) -> Any:
+    """Parse YAML as PyYAML does (1.1: `5e8` is a string, a bare `no` is false), in bounded time and memory.
+
+    A key given twice is refused, or noted in `twice`; then the last counts.
+    """
     _check_size(text, "yaml", label)
     try:
         from zerocalc.readers.safeyaml import load
     except ImportError:
         raise FileError(f"{label}: reading YAML needs PyYAML", hint="pip install 'zerocalc[yaml]'") from None
-    return _guarded(lambda: load(text, label), "YAML", label)
+    return _guarded(lambda: load(text, label, twice=twice), "YAML", label)
 
 
 def _check_size(text: str, kind: str, label: str) -> None:
@@ -271,16 +274,22 @@ PARSERS: dict[str, Callable[[str, str], Any]] = {
 
 
 def read_mapping(
-    path: str | Path, *, default: str, stdin: bool = False, only: str | None = None
+    path: str | Path,
+    *,
+    default: str,
+    stdin: bool = False,
+    only: str | None = None,
+    twice: list[str] | None = None,
 ) -> dict[str, Any]:
     """Read a file whose suffix says its format (`default` for any other), and insist on a mapping at the top.
 
-    `only` reads the file in that format whatever its suffix. Raises FileError.
+    `only` reads the file in that format whatever its suffix; `twice` collects keys that YAML names twice, which are
+    otherwise refused. Raises FileError.
     """
     text = read_text(path, stdin=stdin)
     label = "<stdin>" if str(path) == STDIN and stdin else str(path)
     kind = only or _SUFFIXES.get(Path(label).suffix.lower(), default)
-    data = PARSERS[kind](text, label)
+    data = parse_yaml(text, label, twice=twice) if kind == "yaml" else PARSERS[kind](text, label)
     if not isinstance(data, dict):
         got = "nothing" if data is None else f"a {type(data).__name__}"
         raise FileError(f"{label}: must hold a mapping of keys to values (got {got})")

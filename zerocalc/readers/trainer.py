@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
+from zerocalc.readers.adapters import OFF, is_adapted, read_adapter
 from zerocalc.readers.convert import AUTO, shown
 from zerocalc.readers.deepspeed import deepspeed_reading
 from zerocalc.readers.fsdp import SHARDING, apply_fsdp, set_hybrid_group, set_offload
@@ -30,10 +30,6 @@ _LOSSES = {
     "chunked_cross_entropy": "chunked",
 }
 """How logits and loss are computed: none of these keeps all logits."""
-_ADAPTERS = ("lora", "qlora", "dora", "qalora")
-_MODULE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-ALL_LINEAR = "all-linear"
-_OFF = ("false", "none", "no", "off", "", "null")
 _UNDECIDED = (AUTO, "true")
 
 
@@ -41,11 +37,14 @@ def trainer_reading(data: Mapping[str, Any], label: str, *, dp: int | None = Non
     """The reading of a trainer's configuration that is already a mapping."""
     reading = Reading()
     found = scan(data, KEYS, label, reading)
+    named = found.get("model")
+    if named is not None and isinstance(named.value, str) and "base_model" not in found:
+        reading.values["model"] = named
     kind = _strategy(found, label, reading, dp)
     _groups(found, reading)
     _data_parallel(found, kind, reading)
     set_hybrid_group(label, reading)
-    _adapter(found, label, reading)
+    read_adapter(found, label, reading)
     _precision(found, kind, label, reading)
     _checkpointing(found, label, reading)
     _attention(found, reading)
@@ -60,7 +59,7 @@ def _strategy(found: Found, label: str, reading: Reading, dp: int | None) -> str
     if deepspeed is not None and isinstance(deepspeed.value, dict) and deepspeed.value:
         reading.absorb(deepspeed_reading(deepspeed.value, f"{label}:deepspeed", dp=dp))
         return "DEEPSPEED"
-    if deepspeed is not None and isinstance(deepspeed.value, str) and deepspeed.value.lower() not in _OFF:
+    if deepspeed is not None and isinstance(deepspeed.value, str) and deepspeed.value.lower() not in OFF:
         reading.values["framework"] = Given("deepspeed", deepspeed.origin)
         if "${" in deepspeed.value:
             reading.warnings.append(
@@ -69,6 +68,10 @@ def _strategy(found: Found, label: str, reading: Reading, dp: int | None) -> str
         elif (inner := read_beside(deepspeed.value, label, reading, dp=dp)) is not None:
             reading.absorb(inner)
         return "DEEPSPEED"
+    if any(key in found for key in _MEGATRON):
+        return _megatron(found, label, reading)
+    if (launcher := found.get("dist_config.name")) is not None:
+        return _dist_config(launcher, found, label, reading, dp)
     words = _fsdp_words(fsdp)
     section = [path for path in found if path.startswith(f"{FSDP}.")]
     if words is None and section and fsdp is None:
@@ -84,6 +87,39 @@ def _strategy(found: Found, label: str, reading: Reading, dp: int | None) -> str
     if "offload" in words:
         set_offload(Given(True, origin), reading)
     apply_fsdp(found, FSDP, label, reading, word=word, version=found.get("fsdp_version"))
+    return "FSDP"
+
+
+_MEGATRON = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "use_distributed_optimizer")
+"""Keys that hand the training to Megatron-Core."""
+
+
+def _megatron(found: Found, label: str, reading: Reading) -> str:
+    sharded = found.get("use_distributed_optimizer")
+    on = sharded is not None and sharded.value is True
+    origin = sharded.origin if sharded else f"default:use_distributed_optimizer (not in {label})"
+    reading.values["framework"] = Given("megatron", f"file:{label}")
+    reading.values["strategy"] = Given("zero1" if on else "ddp", origin)
+    granularity = found.get("recompute_granularity")
+    if granularity is not None and granularity.value.lower() in ("full", "selective"):
+        reading.values["checkpointing"] = Given(granularity.value.lower(), granularity.origin)
+    return "MEGATRON_LM"
+
+
+def _dist_config(launcher: Given, found: Found, label: str, reading: Reading, dp: int | None) -> str:
+    """LLaMA-Factory's own section: FSDP2, or DeepSpeed by its file."""
+    word = launcher.value.lower()
+    if word == "deepspeed":
+        reading.values["framework"] = Given("deepspeed", launcher.origin)
+        named = found.get("dist_config.config_file")
+        if named is not None and (inner := read_beside(named.value, label, reading, dp=dp)) is not None:
+            reading.absorb(inner)
+        return "DEEPSPEED"
+    if not word.startswith("fsdp"):
+        reading.warnings.append(
+            f"{label}: dist_config.name {shown(launcher.value)} is not known; read as fsdp2"
+        )
+    apply_fsdp(found, FSDP, label, reading, version=Given(2, launcher.origin))
     return "FSDP"
 
 
@@ -135,8 +171,10 @@ def _precision(found: Found, kind: str, label: str, reading: Reading) -> None:
     fp8 = found.get("fp8")
     candidates = {name: found.get(name) for name in ("bf16", "fp16")}
     on = [
-        (name, given) for name, given in candidates.items() if given and str(given.value).lower() not in _OFF
+        (name, given) for name, given in candidates.items() if given and str(given.value).lower() not in OFF
     ]
+    if _loaded(found, kind, label, reading, mixed=bool(on)):
+        return
     if fp8 is not None and fp8.value is True:
         set_precision(Given("fp8", fp8.origin), kind, label, reading)
     elif on:
@@ -151,81 +189,37 @@ def _precision(found: Found, kind: str, label: str, reading: Reading) -> None:
             reading.warnings.append(
                 f"{label}: {name} = {shown(given.value)} is neither true, false, auto nor full"
             )
-        if "base_model" in found and found["base_model"].origin.endswith(":base_model"):
-            adapted = _is_adapted(found)
-            _loaded_in_16_bits(
-                Given(name, given.origin), label, reading, adapted=adapted, ddp=kind == "MULTI_GPU"
-            )
+        _loaded_in_16_bits(Given(name, given.origin), found, label, reading, ddp=kind == "MULTI_GPU")
         set_precision(Given(name, given.origin), kind, label, reading)
     elif kind != "DEEPSPEED":
         set_precision(None, kind, label, reading)
 
 
-def _loaded_in_16_bits(dtype: Given, label: str, reading: Reading, *, adapted: bool, ddp: bool) -> None:
-    """Axolotl loads the weights in the type it computes in; only what an adapter trains is in fp32."""
-    if adapted:
-        reading.values.setdefault("frozen_dtype", dtype)
-    elif ddp and dtype.value == "bf16":
+def _loaded_in_16_bits(dtype: Given, found: Found, label: str, reading: Reading, *, ddp: bool) -> None:
+    """Axolotl loads the weights in the type it computes in, LLaMA-Factory does where only an adapter is trained."""
+    axolotl = "base_model" in found and found["base_model"].origin.endswith(":base_model")
+    factory = "adapter" in found and found["adapter"].origin.endswith(":finetuning_type")
+    if is_adapted(found):
+        if axolotl or factory:
+            reading.values.setdefault("frozen_dtype", dtype)
+    elif axolotl and ddp and dtype.value == "bf16":
         reading.values["precision"] = Given(PRECISION_OF["pure-bf16"], dtype.origin)
         reading.assumptions.append(f"{label}: axolotl loads the weights in bf16, and trains them as they are")
 
 
-def _is_adapted(found: Found) -> bool:
-    adapter = found.get("adapter")
-    named = "" if adapter is None else str(adapter.value).lower()
-    return named in _ADAPTERS or (found.get("use_peft") is not None and named not in _OFF)
-
-
-def _adapter(found: Found, label: str, reading: Reading) -> None:
-    """LoRA and its kin: what is trained, and in what the frozen weights are held."""
-    adapter, rank = found.get("adapter"), found.get("lora_r")
-    name = str(adapter.value).lower() if adapter is not None else ""
-    on = _is_adapted(found)
-    quantized = _quantized(found)
-    if quantized is not None and on:
-        reading.values["frozen_dtype"] = quantized
-    elif quantized is not None:
-        reading.warnings.append(f"{label}: quantized weights without an adapter are not modelled")
-    if not on:
-        if name not in (*_OFF, "full"):
-            reading.warnings.append(
-                f"{label}: adapter {name!r} moves bytes but is not modelled; say it with --trainable"
-            )
-        return
-    if rank is not None and rank.value not in (AUTO, 0):
-        reading.values["lora_rank"] = rank
-        _targets(found, label, reading)
-
-
-def _quantized(found: Found) -> Given | None:
-    """The element type of quantized weights."""
-    for key, dtype in (("load_in_4bit", "nf4"), ("load_in_8bit", "int8")):
-        given = found.get(key)
-        if given is not None and given.value is True:
-            return Given(dtype, given.origin)
-    bits = found.get("quantization_bit")
-    dtypes = {4: "nf4", 8: "int8"}
-    return Given(dtypes[bits.value], bits.origin) if bits is not None and bits.value in dtypes else None
-
-
-def _targets(found: Found, label: str, reading: Reading) -> None:
-    """Adapted modules by their last names; a pattern is not matched here, and stands for every linear layer."""
-    linear, modules = found.get("lora_target_linear"), found.get("lora_target_modules")
-    if linear is not None and linear.value is True:
-        reading.values["lora_targets"] = Given([ALL_LINEAR], linear.origin)
-        return
-    if modules is None or modules.value in (AUTO, "", []):
-        return
-    raw = modules.value if isinstance(modules.value, list) else str(modules.value).split(",")
-    names = [str(name).strip().rpartition(".")[2] for name in raw]
-    if names in (["all"], ["all-linear"]):
-        names = [ALL_LINEAR]
-    elif not all(_MODULE.fullmatch(name) for name in names):
-        reading.warnings.append(
-            f"{label}: lora_target_modules {shown(modules.value)} is a pattern; read as {ALL_LINEAR}"
-        )
-        names = [ALL_LINEAR]
-    reading.values["lora_targets"] = Given(list(dict.fromkeys(names)), modules.origin)
+def _loaded(found: Found, kind: str, label: str, reading: Reading, *, mixed: bool) -> bool:
+    """Whether weights loaded in bf16 are trained as they are: without a policy that keeps an fp32 copy."""
+    given = found.get("torch_dtype")
+    if given is None or str(given.value).lower().removeprefix("torch.") not in ("bfloat16", "bf16"):
+        return False
+    if is_adapted(found):
+        reading.values.setdefault("frozen_dtype", Given("bf16", given.origin))
+        return False
+    if kind == "MULTI_GPU" or (kind == "FSDP" and not mixed):
+        reading.values["precision"] = Given(PRECISION_OF["pure-bf16"], given.origin)
+        reading.assumptions.append(f"{label}: weights loaded in bf16 are trained as they are")
+        return True
+    return False
 
 
 def _checkpointing(found: Found, label: str, reading: Reading) -> None:
@@ -233,7 +227,7 @@ def _checkpointing(found: Found, label: str, reading: Reading) -> None:
     if disabled is not None and disabled.value is True:
         reading.values["checkpointing"] = Given("none", disabled.origin)
     elif given is not None:
-        off = given.value.lower() in _OFF
+        off = given.value.lower() in OFF
         reading.values.setdefault("checkpointing", Given("none" if off else "full", given.origin))
         if given.value.lower().startswith("offload"):
             reading.warnings.append(

@@ -12,6 +12,7 @@ FSDP = "fsdp_config"
 
 WORK = (
     Key("base_model", "text", "modelled", "model", aliases=("model_name_or_path", "model_name")),
+    Key("model", "any", "modelled"),
     Key("sequence_len", "positive", "modelled", "seq_len",
         aliases=("max_seq_length", "max_seq_len", "cutoff_len", "max_length", "block_size", "model_max_length")),
     Key("micro_batch_size", "positive", "modelled", "micro_batch", aliases=("per_device_train_batch_size",)),
@@ -40,14 +41,14 @@ BYTES = (
     Key("pure_bf16", "bool", "modelled"),
     Key("fp8", "bool", "modelled"),
     Key("tf32"),
-    Key("torch_dtype", "text", "modelled"),
+    Key("torch_dtype", "text", "modelled", aliases=("dtype",)),
     Key("load_in_8bit", "bool", "modelled"),
     Key("load_in_4bit", "bool", "modelled"),
-    Key("quantization_bit", "positive", "modelled"),
-    Key("adapter", "text", "modelled", aliases=("finetuning_type",)),
+    Key("quantization_bit", "positive", "modelled", aliases=("quant_config.quantization_bit",)),
+    Key("adapter", "text", "modelled", aliases=("finetuning_type", "peft_config.name")),
     Key("use_peft", "bool", "modelled"),
-    Key("lora_r", "count", "modelled", aliases=("lora_rank",)),
-    Key("lora_target_modules", "any", "modelled", aliases=("lora_target",)),
+    Key("lora_r", "count", "modelled", aliases=("lora_rank", "peft_config.r")),
+    Key("lora_target_modules", "any", "modelled", aliases=("lora_target", "peft_config.target_modules")),
     Key("lora_target_linear", "bool", "modelled"),
     Key("lora_modules_to_save", "any", "unmodelled", note="modules trained in full beside the adapters"),
     Key("lora_target_parameters", "any", "unmodelled", note="adapters on expert tensors"),
@@ -63,8 +64,30 @@ PARALLEL = (
     Key("fsdp_version", "positive", "modelled"),
     Key("deepspeed", "any", "modelled"),
     Key("tensor_parallel_size", "positive", "modelled", "tp"),
-    Key("context_parallel_size", "positive", "modelled", "cp", aliases=("sequence_parallel_degree",)),
-    Key("expert_parallel_size", "positive", "modelled", "ep"),
+    Key("tensor_model_parallel_size", "positive", "modelled", "tp"),
+    Key("pipeline_model_parallel_size", "positive", "modelled", "pp"),
+    Key("use_distributed_optimizer", "bool", "modelled"),
+    Key("recompute_granularity", "text", "modelled"),
+    Key("sequence_parallel", "bool", "modelled", "sequence_parallel"),
+    Key(
+        "context_parallel_size",
+        "positive",
+        "modelled",
+        "cp",
+        aliases=("sequence_parallel_degree", "cp_size", "dist_config.cp_size"),
+    ),
+    Key(
+        "expert_parallel_size",
+        "positive",
+        "modelled",
+        "ep",
+        aliases=("expert_model_parallel_size", "dist_config.ep_size"),
+    ),
+    Key("dist_config.name", "text", "modelled"),
+    Key("dist_config.config_file", "text", "modelled"),
+    Key("dist_config.*"),
+    Key("peft_config.*"),
+    Key("quant_config.*"),
     Key("dp_shard_size", "positive", "modelled"),
     Key("dp_replicate_size", "positive", "modelled"),
     Key("ddp", "bool", "modelled"),
@@ -82,6 +105,13 @@ TRICKS = (
     Key("tiled_mlp", "bool", "unmodelled", note="MLP activations in tiles"),
     Key("unsloth_*", "any", "unmodelled", note="fused kernels keep fewer activations"),
     Key("rl", "any", "unmodelled", note="a reference model may be held too: --also reference:MODEL"),
+    Key(
+        "stage",
+        "any",
+        "unmodelled",
+        neutral=("sft", "pt", "rm"),
+        note="a reference model may be held too: --also reference:MODEL",
+    ),
     Key("relora_steps", "any", "unmodelled", note="merged adapters"),
     Key("lisa_n_layers", "any", "unmodelled", note="trains few layers at a time"),
     Key("optim_target_modules", "any", "unmodelled", note="low-rank optimizer states"),
@@ -101,7 +131,8 @@ _INERT_PREFIXES = """
     revision_ trust_ experts_ scattermoe expert_parallel_ streaming llmcompressor plugins plot_ preprocessing_ overwrite_
     metric_ load_best greater_ gc_ optim_ sdp_ fused_ nsa_ min_ mask_ importance_ noise_ teacher_ kd_ rm_ center_
     weight_ embedding_ added_ train_on_ strict debug seed name template role_ field_ message_ system_ eot_ data_ split
-    quantize_ fp8_ dsv4_ spectrum_ vllm_ reinit_ fix_ experimental_ nvfp4_ math_ jinja_ ignore_ freeze_ resize_ low_cpu
+    quantize_ fp8_ per_device_eval_ run_ packing pref_ beta with_tracking checkpointing_steps keep_last_ train_dataset
+    kernel_config evaluation_strategy apply_rope bias_activation overlap_ moe_ sample_ batching_ torchdistx add_bos dsv4_ spectrum_ vllm_ reinit_ fix_ experimental_ nvfp4_ math_ jinja_ ignore_ freeze_ resize_ low_cpu
 """
 INERT = tuple(Key(f"{prefix}*") for prefix in _INERT_PREFIXES.split())
 
