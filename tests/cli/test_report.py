@@ -129,6 +129,25 @@ def test_words_in_pictures_neither_leave_them_nor_cover_each_other(browser, page
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_line_crosses_a_number(browser, pages, name, width):
+    browser.open(pages / f"{name}.html", width=width)
+    lines, words = (
+        browser.run(
+            f"[...document.querySelectorAll({selector!r})].filter(e => e.getClientRects().length)"
+            ".map(e => ['left', 'right', 'top', 'bottom'].map(k => e.getBoundingClientRect()[k]))"
+        )
+        for selector in ("figure line.capacity", "figure text[class^=on-]")
+    )
+    assert lines
+    assert words
+    for left, right, top, bottom in words:
+        for left2, right2, top2, bottom2 in lines:
+            assert right2 <= left or right <= left2 or bottom2 <= top or bottom <= top2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_page_asks_for_nothing_and_breaks_no_rule_of_its_own(browser, pages, name):
     browser.open(pages / f"{name}.html", width=1280)

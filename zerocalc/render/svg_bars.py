@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from zerocalc.render.figures import Kind
-    from zerocalc.results import Estimates
+    from zerocalc.results import Estimates, StrategyResult
 
 BAR, ABOVE, ROW = 22, 22, 54
 """Pixels of a bar, of the words above it, and of both with the gap to the next."""
 LEGEND_LINE = 22
 BELOW = 24
 """Pixels for the axis' numbers."""
+HALO = 3
+"""Pixels on either side of the capacity line."""
 FEW_TICKS, MANY_TICKS, NARROW = 4, 7, 400
 HATCHES = {
     "params": "", "grads": "M0 8L8 0", "optimizer_states": "M0 4H8", "activations": "M4 0V8",
@@ -36,6 +38,14 @@ class _Frame(NamedTuple):
     bottom: float
     units: str
     name: str
+    row: StrategyResult | None
+    """A result that knows the GPU's capacity."""
+
+    def band(self) -> tuple[float, float] | None:
+        """From what may be filled to the capacity: one place where nothing is kept free."""
+        if self.row is None or self.row.capacity_bytes is None:
+            return None
+        return self.x(max(room_of(self.row) or 0, 0)), self.x(self.row.capacity_bytes)
 
     def x(self, amount: float) -> float:
         """Where so many bytes end."""
@@ -47,7 +57,8 @@ def draw_bars(result: Estimates, units: str, *, width: int, name: str) -> Drawin
     bars = bars_of(result)
     legend, height = _legend(kinds_in(bars), width, name)
     top = height + 30
-    frame = _Frame(axis_end(result, bars), float(width - 2), top, top + ROW * len(bars), units, name)
+    bottom = top + ROW * len(bars)
+    frame = _Frame(axis_end(result, bars), float(width - 2), top, bottom, units, name, machine(result))
     labels = numbers.column([bar.bytes for bar in bars], units)
     shapes = [_patterns(name), legend, _ticks(frame)]
     shapes += [_bar(bar, top + ROW * index, frame) for index, bar in enumerate(bars)]
@@ -87,9 +98,18 @@ def _segment(kind: Kind, amount: int, ends: tuple[float, float], y: float, frame
     left, right = ends
     shape = tag("rect", x=left, y=y, width=right - left, height=BAR, fill=f"url(#{frame.name}-{kind.name})")
     inside = numbers.in_units(amount, frame.units, numbers.decimals_for([amount], frame.units))
-    if right - left > LETTER * (len(inside) + 1):
-        shape += text(inside, (left + right) / 2, y + BAR - 6, f"on-{kind.name}", "middle")
+    start, stop = _clear(left, right, frame.band())
+    if stop - start > LETTER * (len(inside) + 1):
+        shape += text(inside, (start + stop) / 2, y + BAR - 6, f"on-{kind.name}", "middle")
     return shape
+
+
+def _clear(left: float, right: float, band: tuple[float, float] | None) -> tuple[float, float]:
+    """The larger part of a segment that the capacity line leaves for words."""
+    if band is None:
+        return left, right
+    before, after = (left, min(right, band[0] - HALO)), (max(left, band[1] + HALO), right)
+    return max(before, after, key=lambda part: part[1] - part[0])
 
 
 def _patterns(name: str) -> str:
@@ -139,10 +159,10 @@ def capacity_label(result: Estimates, units: str) -> str:
 
 def _capacity(result: Estimates, frame: _Frame, num_bars: int) -> str:
     """The line at the capacity beside every bar, so that it crosses no words, and the band that is kept free."""
-    row = machine(result)
-    if row is None or row.capacity_bytes is None:
+    band = frame.band()
+    if band is None:
         return ""
-    left, right = frame.x(max(room_of(row) or 0, 0)), frame.x(row.capacity_bytes)
+    left, right = band
     words = capacity_label(result, frame.units)
     long = LETTER * len(words)
     x, anchor = (
