@@ -5,6 +5,7 @@ Nothing is computed here but columns; every number shown stands in the result.
 
 from __future__ import annotations
 
+from math import log10
 from typing import TYPE_CHECKING
 
 from zerocalc.render import numbers
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
     from zerocalc.render import Look
     from zerocalc.render.figures import Kind, Scale
     from zerocalc.results import Estimates
-    from zerocalc.results_curve import Curve
+    from zerocalc.results_curve import Curve, CurvePoint
 
 USUAL_WIDTH = 80
 """Columns where no terminal says otherwise."""
-ROWS = 12
-"""Lines of a plot."""
+FEWEST_ROWS, ROWS_PER_DECADE = 12, 3.5
+"""Lines of a plot: enough that amounts three apart stand on lines of their own."""
 MARKS = {"ddp": "D", "zero1": "1", "zero2": "2", "zero3": "3", "hsdp": "H", "mics": "M", "zeropp": "+"}
 SEVERAL = "*"
 _TONES: dict[str, Tone] = {
@@ -150,14 +151,16 @@ def _plot(result: Estimates, curves: Sequence[Curve], framework: str, look: Look
     row = machine(result)
     room = None if row is None else room_of(row)
     scale = scale_of(curves, room, numbers.UNITS[look.units])
-    labels = {_row(at): text for text, at in scale.ticks()}
+    rows = max(FEWEST_ROWS, round(ROWS_PER_DECADE * log10(scale.high / scale.low)))
+    labels = {_row(at, rows): text for text, at in scale.ticks()}
     left = max(map(len, labels.values()))
     degrees = sorted({point.data_parallel_size for curve in curves for point in curve.points})
     step = max(2, min(6, (width - left - 4) // (len(degrees) + 1)))
-    grid = _grid(curves, degrees, scale, step)
+    grid = _grid(curves, degrees, scale, (rows, step))
     if room is not None and room > 0:
         rule = "-" if look.ascii else "┄"
-        grid[_row(scale.at(room))] = [rule if mark == " " else mark for mark in grid[_row(scale.at(room))]]
+        at = _row(scale.at(room), rows)
+        grid[at] = [rule if mark == " " else mark for mark in grid[at]]
     edge = "|" if look.ascii else "│"
     lines = [
         (Cell(f"{labels.get(index, ''):>{left}} {edge}"), Cell("".join(marks).rstrip()))
@@ -170,20 +173,23 @@ def _plot(result: Estimates, curves: Sequence[Curve], framework: str, look: Look
     return Chart(title, (*lines, _axis(names, step, left)))
 
 
-def _row(at: float) -> int:
+def _row(at: float, rows: int) -> int:
     """The line of a plot, the highest value on the first."""
-    return round((ROWS - 1) * (1 - at))
+    return round((rows - 1) * (1 - at))
 
 
-def _grid(curves: Sequence[Curve], degrees: Sequence[int], scale: Scale, step: int) -> list[list[str]]:
+def _grid(
+    curves: Sequence[Curve], degrees: Sequence[int], scale: Scale, size: tuple[int, int]
+) -> list[list[str]]:
     """A column per degree, and one for what stays however many GPUs share it."""
-    grid = [[" "] * (step * (len(degrees) + 1)) for _ in range(ROWS)]
+    rows, step = size
+    grid = [[" "] * (step * (len(degrees) + 1)) for _ in range(rows)]
     for curve in curves:
         marks = [(degrees.index(point.data_parallel_size), point.peak_bytes) for point in curve.points]
         if curve.constant_bytes:
             marks.append((len(degrees), curve.constant_bytes))
         for index, amount in marks:
-            line, column = grid[_row(scale.at(amount))], index * step + step // 2
+            line, column = grid[_row(scale.at(amount), rows)], index * step + step // 2
             line[column] = mark_of(curve) if line[column] == " " else SEVERAL
     return grid
 
@@ -204,22 +210,28 @@ def _axis(names: Sequence[str], step: int, left: int) -> Line:
 
 
 def _legend(result: Estimates, curves: Sequence[Curve], look: Look) -> Facts:
-    """Where each curve starts, is at the asked degree, and ends."""
+    """Where each curve starts, is at the asked degree, and ends; then what the other marks mean."""
     degree = result.request["data_parallel_size"].value
+    shown = [(curve.points[0], _at(curve, degree)) for curve in curves]
+    peaks = [point.peak_bytes for both in shown for point in both]
+    decimals = numbers.decimals_for([*peaks, *(curve.constant_bytes for curve in curves)], look.units)
     rows = []
-    for curve in curves:
-        at = next((p for p in curve.points if p.data_parallel_size == degree), curve.points[-1])
-        first = curve.points[0]
-        sizes = numbers.column([first.peak_bytes, at.peak_bytes, curve.constant_bytes], look.units)
-        rows.append(
-            (
-                f"{mark_of(curve)} {series_label(curve.strategy, '')}",
-                f"{sizes[0]} at N_d {first.data_parallel_size}, {sizes[1]} at {at.data_parallel_size}; {sizes[2]} stays",
-            )
+    for curve, (first, at) in zip(curves, shown, strict=True):
+        begins, now, stays = (
+            numbers.in_units(amount, look.units, decimals)
+            for amount in (first.peak_bytes, at.peak_bytes, curve.constant_bytes)
         )
+        degrees = [numbers.count(point.data_parallel_size) for point in (first, at)]
+        text = f"{begins} at N_d {degrees[0]}, {now} at {degrees[1]}; {stays} stays"
+        rows.append((f"{mark_of(curve)} {series_label(curve.strategy, '')}", text))
     if len(curves) > 1:
         rows.append((SEVERAL, "several at one place"))
     row = machine(result)
     if row is not None and row.capacity_bytes is not None:
         rows.append(("--" if look.ascii else "┄┄", room_text(result, look.units)))
     return Facts("", tuple(rows))
+
+
+def _at(curve: Curve, degree: int) -> CurvePoint:
+    """The curve's point at a degree, which is always among them."""
+    return next(point for point in curve.points if point.data_parallel_size == degree)

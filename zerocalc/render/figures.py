@@ -40,7 +40,7 @@ KINDS = {
 _BY_NAME = (("logits", "logits"), ("activation", "activations"), ("outside_layers", "activations"),
             ("recomputed_layer", "activations"), ("layer_backward", "activations"))  # fmt: skip
 """Beginnings of the names of terms that are no model states; what none fits is working memory."""
-MOST_DECADES = 4
+MOST_DECADES = 7
 MANY = 200
 """An axis over more than this has ten-fold ticks only."""
 SLACK = 1 + 1e-9
