@@ -95,10 +95,8 @@ def sweeps(draw, frameworks):
             base[word] = draw(st.sampled_from(values))
     names = draw(st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3, unique=True))
     over = [f"strategy={','.join(names)}", draw(st.sampled_from(GPUS)), draw(st.sampled_from(BATCHES))]
-    for axes in (LENGTHS, STEPS, ("tp=1,2,4",)):
-        if draw(st.booleans()):
-            over.append(draw(st.sampled_from(axes)))
-    return base, over
+    further = [draw(st.sampled_from(axes)) for axes in (LENGTHS, STEPS, ("tp=1,2,4",)) if draw(st.booleans())]
+    return base, [*over, *further]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.cli.failures import NO, OK
-from zerocalc.errors import FileError, UsageError
+from zerocalc.errors import FileError
 
 if TYPE_CHECKING:
     from zerocalc.questions.sweep import Sweep
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Write = Callable[[str], None]
 GRID_WORDS = ("over", "where", "sort", "top", "pareto")
 _LISTS = ("strategy", "framework", "also", "lora_targets")
+BLOCK = 4096
+"""Rows written at once; between blocks Ctrl-C takes effect."""
 _EVERY_S = 0.2
 
 
@@ -47,8 +49,10 @@ def run(typed: Mapping[str, Any]) -> int:
         write(writer.opening())
         written = 0
         for rows in sweep.progress():
-            write(writer.rows(rows))
-            written += len(rows)
+            for low in range(0, len(rows), BLOCK):
+                write(writer.rows(rows[low : low + BLOCK]))
+                written += len(rows[low : low + BLOCK])
+                stopped()
             shown()
             stopped()
         write(writer.closing(written, sweep.tally.reasons))
@@ -127,11 +131,19 @@ def _send(stream: Any, text: str) -> None:
 
 
 def _to_stdout(text: str) -> None:
+    """Write all of a text whatever signals arrive: a buffered write that is interrupted may lose its end."""
     if sys.stdout is None:
         raise OSError("standard output is closed")
-    if text:
-        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-        _send(sys.stdout, text.encode(encoding, "backslashreplace").decode(encoding))
+    content = text.encode(getattr(sys.stdout, "encoding", None) or "utf-8", "backslashreplace")
+    sys.stdout.flush()
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError, AttributeError):
+        _send(sys.stdout, content.decode(getattr(sys.stdout, "encoding", None) or "utf-8"))
+        return
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
 
 
 @contextmanager
@@ -192,6 +204,3 @@ def _summary(sweep: Sweep, written: int, *, quiet: bool) -> None:
     lines = [f"{written:,} rows of {tally.evaluated:,} configurations"]
     lines += [f"{item.num_configurations:,} cannot be: {item.reason}" for item in tally.reasons[:3]]
     sys.stderr.write("\n".join(lines) + "\n")
-
-
-__all__ = ["UsageError", "builder", "destination", "interruptible", "progress", "run"]

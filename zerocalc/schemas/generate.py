@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from zerocalc import results, results_check, results_curve, results_time
+from zerocalc import results, results_check, results_curve, results_sweep, results_time
 from zerocalc.questions.params import Counts
 from zerocalc.questions.presets import PresetAnswer, PresetList
 from zerocalc.schemas import FOLDER
@@ -34,13 +34,15 @@ SOURCES: dict[str, Any] = {
     "check": results_check.CheckReport,
     "diff": results_check.Diff,
     "baseline": results_check.Baseline,
+    "sweep": results_sweep.SweepAnswer,
+    "plan": results_sweep.PlanAnswer,
     "job": Job,
     **FILES,
 }
 """What each schema is made from: a class, or a function that writes the schema of a file."""
 vars(results).update(Timing=results_time.Timing, Crossover=results_time.Crossover, Curve=results_curve.Curve)
 # Only types there: an answer without seconds or curves need not load them.
-DOCUMENTED = {results, results_check, results_curve, results_time, job}
+DOCUMENTED = {results, results_check, results_curve, results_sweep, results_time, job}
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
