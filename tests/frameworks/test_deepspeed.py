@@ -255,6 +255,16 @@ class TestWorked:
         assert named(cut, "step_counters") == 4 * 4
 
 
+@pytest.mark.parametrize("strategy", ["ddp", "zero1", "zero2", "zero3"])
+def test_elements_below_a_byte_are_not_lost(strategy: str) -> None:
+    job = job_of(1_000_000, world=4, strategy=strategy)
+    model = job.model.model_copy(update={"num_trainable_params": 1000})
+    precision = job.precision.model_copy(update={"frozen_dtype": "nf4"})
+    plan = plan_of(job.model_copy(update={"model": model, "precision": precision}))
+    (frozen,) = (t for t in plan.terms if t.part == "frozen" and t.state == "params")
+    assert frozen.bytes == 999_000 // 2 // frozen.sharded_over
+
+
 class TestOffload:
     def test_optimizer_on_the_host_below_stage_3(self) -> None:
         plan = plan_of(

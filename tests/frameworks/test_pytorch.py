@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from functools import cache
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,11 +210,13 @@ def test_every_amount_follows_from_its_expression(strategy: str, version: int) -
         + [row.full for row in made.collectives]
         + [row.sent for row in made.collectives]
     )
-    scope = {"ceil_div": lambda a, b: -(-a // b), "smallest": min, "largest": max}
+    scope = {"ceil": ceil, "ceil_div": lambda a, b: -(-a // b), "smallest": min, "largest": max}
     for amount in amounts:
         if "groups" in amount.inputs:
             inner = amount.expression.removeprefix("sum(times * (").removesuffix(") for groups)")
-            value = sum(row["times"] * eval(inner, scope, dict(row["inputs"])) for row in amount.inputs["groups"])
+            value = sum(
+                row["times"] * eval(inner, scope, dict(row["inputs"])) for row in amount.inputs["groups"]
+            )
         else:
             value = eval(amount.expression, scope, dict(amount.inputs))
         assert value == amount.value
@@ -279,6 +283,32 @@ def test_a_bare_count_is_sharded_evenly_and_says_what_it_cannot_know(strategy: s
     held = {term.name: term.bytes for term in made.terms}
     assert held["exp_avg"] == 4 * 7_000 // shards
     assert any("tensor shapes" in line for line in made.excluded)
+
+
+@pytest.mark.parametrize(("strategy", "version"), IMPLEMENTATIONS)
+def test_elements_below_a_byte_are_not_lost(strategy: str, version: int) -> None:
+    job = job_of(
+        a_layout(), world=4, strategy=strategy, framework="pytorch", settings={"fsdp_version": version},
+        group_size=2,
+    )  # fmt: skip
+    model = job.model.model_copy(update={"num_trainable_params": 1000})
+    frozen = {}
+    for dtype in ("nf4", "int8"):
+        precision = job.precision.model_copy(update={"frozen_dtype": dtype})
+        made = plan(view_of(job.model_copy(update={"model": model, "precision": precision})))
+        (frozen[dtype],) = (t.bytes for t in made.terms if t.part == "frozen" and t.state == "params")
+    assert 0 < frozen["int8"] <= 2 * frozen["nf4"] <= frozen["int8"] + 1000
+
+
+@pytest.mark.parametrize(("strategy", "version"), IMPLEMENTATIONS)
+def test_fractional_bytes_per_parameter_are_rounded_up_to_whole_ones(strategy: str, version: int) -> None:
+    job = job_of(
+        a_layout(), world=4, strategy=strategy, framework="pytorch", settings={"fsdp_version": version},
+        group_size=2,
+    )  # fmt: skip
+    given = type(job.optimizer)(name="adamw", bytes_per_param=Fraction("6.03125"))
+    made = plan(view_of(job.model_copy(update={"optimizer": given})))
+    assert all(type(term.bytes) is int for term in made.terms)
 
 
 def test_more_ranks_than_tensors_leave_some_idle() -> None:

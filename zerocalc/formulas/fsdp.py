@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from zerocalc.formulas.registry import formula
-from zerocalc.units import ceil_div, largest, smallest
+from zerocalc.units import ceil, ceil_div, largest, smallest
 
 
 @formula(symbol="M", unit="byte", source="torch-ddp")
-def tensor_bytes(*, num_params: int, element_bytes: int) -> int:
+def tensor_bytes(*, num_params: int, element_bytes: int | Fraction) -> int:
     """Bytes of a tensor that is held or sent whole."""
-    return num_params * element_bytes
+    return ceil(num_params * element_bytes)
 
 
 @formula(symbol="M_step", unit="byte", source="torch-adamw")
@@ -19,15 +21,17 @@ def counter_bytes(*, num_tensors: int, counter_bytes_each: int) -> int:
 
 
 @formula(symbol="M_pad", unit="byte", source="torch-fsdp2")
-def padded_rows_bytes(*, rows: int, row_params: int, element_bytes: int, ranks: int) -> int:
+def padded_rows_bytes(*, rows: int, row_params: int, element_bytes: int | Fraction, ranks: int) -> int:
     """Bytes of one rank's shard of a tensor, its rows padded so that every rank holds equally many."""
-    return ceil_div(rows, ranks) * row_params * element_bytes
+    return ceil(ceil_div(rows, ranks) * row_params * element_bytes)
 
 
 @formula(symbol="M_row", unit="byte", source="torch-fsdp2")
-def local_rows_bytes(*, rows: int, row_params: int, element_bytes: int, ranks: int, rank: int) -> int:
+def local_rows_bytes(
+    *, rows: int, row_params: int, element_bytes: int | Fraction, ranks: int, rank: int
+) -> int:
     """Bytes of the rows that rank number `rank` really has, without padding."""
-    return (
+    return ceil(
         smallest(ceil_div(rows, ranks), largest(0, rows - rank * ceil_div(rows, ranks)))
         * row_params
         * element_bytes
@@ -35,27 +39,27 @@ def local_rows_bytes(*, rows: int, row_params: int, element_bytes: int, ranks: i
 
 
 @formula(symbol="S_pad", unit="byte", source="torch-fsdp2")
-def gathered_rows_bytes(*, rows: int, row_params: int, element_bytes: int, ranks: int) -> int:
+def gathered_rows_bytes(*, rows: int, row_params: int, element_bytes: int | Fraction, ranks: int) -> int:
     """Bytes of a whole tensor with its rows padded, as it is gathered or reduced."""
-    return ranks * ceil_div(rows, ranks) * row_params * element_bytes
+    return ranks * ceil(ceil_div(rows, ranks) * row_params * element_bytes)
 
 
 @formula(symbol="M_flat", unit="byte", source="torch-fsdp1")
-def flat_shard_bytes(*, unit_params: int, element_bytes: int, ranks: int) -> int:
+def flat_shard_bytes(*, unit_params: int, element_bytes: int | Fraction, ranks: int) -> int:
     """Bytes of one rank's shard of a unit's flat parameter, padded so that all shards are equal."""
-    return ceil_div(unit_params, ranks) * element_bytes
+    return ceil(ceil_div(unit_params, ranks) * element_bytes)
 
 
 @formula(symbol="S_flat", unit="byte", source="torch-fsdp1")
-def flat_gathered_bytes(*, unit_params: int, element_bytes: int, ranks: int) -> int:
+def flat_gathered_bytes(*, unit_params: int, element_bytes: int | Fraction, ranks: int) -> int:
     """Bytes of a unit's whole flat parameter, padding included, as it is gathered or reduced."""
-    return ranks * ceil_div(unit_params, ranks) * element_bytes
+    return ranks * ceil(ceil_div(unit_params, ranks) * element_bytes)
 
 
 @formula(symbol="M_tmp", unit="byte", source="torch-adamw")
-def temporary_bytes(*, num_params: int, element_bytes: int, copies: int) -> int:
+def temporary_bytes(*, num_params: int, element_bytes: int | Fraction, copies: int) -> int:
     """Bytes of an optimizer's temporaries: so many copies of what it updates at once."""
-    return copies * num_params * element_bytes
+    return ceil(copies * num_params * element_bytes)
 
 
 @formula(symbol="M_grad", unit="byte", source="measured-torch")

@@ -12,6 +12,7 @@ from zerocalc.units import dtype_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from fractions import Fraction
 
     from zerocalc.layout import Layout
     from zerocalc.rank import Part, RankView
@@ -173,9 +174,9 @@ class Engine:
         """The model's modules in the order they run, an adapter's inside them."""
         return module_tree(self.layouts)
 
-    def bytes_of(self, dtype: str) -> int:
-        """Bytes of one element of a type of at least 8 bits."""
-        return int(dtype_bytes(dtype))
+    def bytes_of(self, dtype: str) -> int | Fraction:
+        """Bytes of one element; a Fraction for types below one byte."""
+        return dtype_bytes(dtype)
 
     def group_of(self, param: Param) -> Group:
         """The group that a parameter belongs to."""

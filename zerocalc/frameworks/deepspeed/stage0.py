@@ -26,6 +26,7 @@ from zerocalc.frameworks.terms import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from fractions import Fraction
 
 REDUCED_AT_ONCE = 500_000_000
 """Elements after which the engine reduces what it collected; not a setting."""
@@ -42,7 +43,7 @@ def terms(engine: Engine) -> Iterator[Term]:
     yield from step_counters(engine, sum(len(group.params) for group in engine.trained))
 
 
-def _whole(group: Group, width: int) -> Evaluated:
+def _whole(group: Group, width: int | Fraction) -> Evaluated:
     return apply(element_bytes, num_elements=group.numel, bytes_per_element=width)
 
 

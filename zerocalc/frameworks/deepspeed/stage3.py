@@ -251,7 +251,7 @@ def gradient_buckets(engine: Engine) -> list[list[Param]]:
     return fill(arriving, engine.settings["reduce_bucket_size"])
 
 
-def _elements(count: int, width: int) -> Applied:
+def _elements(count: int, width: Any) -> Applied:
     return apply(element_bytes, num_elements=count, bytes_per_element=width)
 
 

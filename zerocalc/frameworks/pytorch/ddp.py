@@ -214,7 +214,7 @@ def bucket_calls(setup: Setup) -> list[Call]:
 
 def bucket_sizes(setup: Setup) -> list[int]:
     """Elements of each bucket: tensors fill it as their gradients arrive, until it has reached its capacity."""
-    cap, element = setup.settings["bucket_cap_mb"], int(dtype_bytes(setup.types.storage))
+    cap, element = setup.settings["bucket_cap_mb"], dtype_bytes(setup.types.storage)
     limits = [cap * MIB] if cap else [FIRST_BUCKET_MIB * MIB, BUCKET_MIB * MIB]
     sizes: list[int] = []
     filling = 0

@@ -30,7 +30,7 @@ def pieces_of(setup: Setup, members: Members, ranks: int) -> Iterator[tuple[Tens
     if not setup.settings["use_orig_params"]:
         yield from ((member.tensor, member.tensor.numel) for member in members)
         return
-    aligned = ALIGNMENT_BYTES // int(dtype_bytes(setup.types.compute))
+    aligned = int(ALIGNMENT_BYTES // dtype_bytes(setup.types.compute))
     offset = 0
     for member in members:
         if padding := -offset % aligned:

@@ -11,6 +11,8 @@ from zerocalc.rank import Part, RankView
 from zerocalc.units import dtype_bytes
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from zerocalc.frameworks.terms import Plan
 
 Settings = dict[str, Any]
@@ -46,9 +48,9 @@ class Types(NamedTuple):
         """Element type of gradients on the wire."""
         return self.compute if self.reduce_dtype == NO_DTYPE else self.reduce_dtype
 
-    def resting_bytes(self, part: Part) -> int:
+    def resting_bytes(self, part: Part) -> int | Fraction:
         """Bytes of one resting parameter: trained ones in the storage type, others as the job says."""
-        return int(dtype_bytes(self.storage if part.trainable else part.param_dtype))
+        return dtype_bytes(self.storage if part.trainable else part.param_dtype)
 
 
 @dataclass(frozen=True, slots=True)
