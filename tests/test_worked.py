@@ -262,49 +262,63 @@ def deepseek_v3(i: Mapping[str, Any]) -> Any:
 
 
 def infinity_table(i: Mapping[str, Any]) -> Any:
+    model = f"{i['nl']}x{i['hd']}x{i['attn_heads']}"
+    node = {"gpus": 16, "gpus_per_node": 16, "seq_len": i["seq"], "checkpointing": "full"}
     job = zerocalc.job(
-        f"{i['nl']}x{i['hd']}", gpus=16, gpus_per_node=16, strategy="zero3", precision="zero-infinity",
-        offload_optimizer="nvme", offload_params="nvme",
+        model, strategy="zero3", precision="zero-infinity", offload_optimizer="nvme", offload_params="nvme",
+        micro_batch=i["bsz_node"] // 16, settings={"cpu_checkpointing": True}, **node,
     )  # fmt: skip
     (result,) = zerocalc.estimate(job).results
     assert result.memory is not None
+    said = explained(model, micro_batch=i["bsz_gpu"], **node)
     return {
         "params": job.model.num_params,
         "model_states": result.memory.nvme.bytes_per_node,
-        "act_ckpt": offload.infinity_checkpoint_bytes(
-            batch_size=i["bsz_node"], seq_len=i["seq"], hidden_size=i["hd"], num_layers=i["nl"],
-            layers_per_checkpoint=i["ci"],
-        ),
-        "MSWM": result.memory.gpu.peak_bytes,
-        "AWM": offload.infinity_activation_working_bytes(
-            batch_size=i["bsz_gpu"], seq_len=i["seq"], layers_per_checkpoint=i["ci"], hidden_size=i["hd"],
-            num_heads=i["attn_heads"],
-        ),
-    }  # fmt: skip
+        "act_ckpt": result.memory.cpu.bytes_per_node,
+        "MSWM": terms(result, name="gathered_operator"),
+        "AWM": said["activation_working_memory", "zero-infinity", "gpu"],
+    }
+
+
+def explained(model: Any, **words: Any) -> dict[tuple[str, str, str], Any]:
+    """The lines of `zerocalc explain offload`, by name, part and tier."""
+    lines = zerocalc.explain(zerocalc.job(model, **words), "offload").lines
+    return {(line.name, line.part, line.tier): line.value for line in lines}
 
 
 def params_bandwidth(i: Mapping[str, Any]) -> Any:
-    ait = offload.params_intensity(seq_len=i["seq"], batch_size=i["bsz"])
-    needed = offload.bandwidth_for_efficiency(
-        target_efficiency=0.5, intensity=ait, peak_flops_per_s=i["peak_flops"]
-    )
-    return {"ait": ait, "bw_for_50pct_Bps": needed}
+    words = {"micro_batch": i["bsz"], "seq_len": i["seq"], "peak_flops": f"{i['peak_flops']}"}
+    said = explained("1b", gpus=16, **words)
+    return {
+        "ait": said["arithmetic_intensity", "params_and_grads", ""],
+        "bw_for_50pct_Bps": said["bandwidth_for_50%", "params_and_grads", ""],
+    }
 
 
 def optimizer_bandwidth(i: Mapping[str, Any]) -> Any:
-    ait = offload.optimizer_intensity(seq_len=i["seq"], batch_size=i["bsz"])
-    needed = offload.bandwidth_for_efficiency(
-        target_efficiency=i["eff"], intensity=ait, peak_flops_per_s=i["peak_flops"]
-    )
-    return {"ait": ait, "bw_Bps": needed}
+    words = {"micro_batch": i["bsz"], "seq_len": i["seq"], "peak_flops": f"{i['peak_flops']}"}
+    said = explained("1b", gpus=16, **words)
+    return {
+        "ait": said["arithmetic_intensity", "optimizer_states", ""],
+        "bw_Bps": said[f"bandwidth_for_{i['eff']:.0%}", "optimizer_states", ""],
+    }
 
 
 def checkpoint_efficiency(i: Mapping[str, Any]) -> Any:
-    ait = offload.checkpoint_intensity(hidden_size=i["hd"], layers_per_checkpoint=i["ci"])
-    reached = offload.efficiency(
-        intensity=ait, bandwidth_bytes_per_s=i["bw"], peak_flops_per_s=i["peak_flops"]
-    )
-    return {"ait": ait, "eff": reached}
+    """From `explain`, and the same from an estimate whose checkpoints are offloaded."""
+    rates = {"peak_flops": f"{i['peak_flops']}", "host_bandwidth": f"{i['bw'] / 1e9}GB/s"}
+    model = f"1x{i['hd']}x16"
+    said = explained(model, gpus=1, **rates)
+    timed = estimate(
+        model, gpus=1, strategy="ddp", micro_batch=1, seq_len=1024, checkpointing="full",
+        settings={"cpu_checkpointing": True}, **rates,
+    ).time  # fmt: skip
+    assert timed is not None
+    assert timed.efficiency == {"activation_checkpoints": said["efficiency", "activation_checkpoints", "cpu"]}
+    return {
+        "ait": said["arithmetic_intensity", "activation_checkpoints", ""],
+        "eff": said["efficiency", "activation_checkpoints", "cpu"],
+    }
 
 
 def params_efficiency(i: Mapping[str, Any]) -> Any:
@@ -331,10 +345,12 @@ def capacity_ceilings(i: Mapping[str, Any]) -> Any:
 
 
 def aggregate_rates(i: Mapping[str, Any]) -> Any:
-    return {
-        tier: offload.aggregate_bandwidth(num_nodes=i["nodes"], node_bytes_per_s=i[f"{tier}_Bps_node"])
-        for tier in ("cpu", "nvme")
-    }
+    per_node = 16
+    said = explained(
+        "1b", gpus=per_node * i["nodes"], gpus_per_node=per_node,
+        host_bandwidth=f"{i['cpu_Bps_node'] / per_node / 1e9}GB/s", nvme_bandwidth=f"{i['nvme_Bps_node'] / 1e9}GB/s",
+    )  # fmt: skip
+    return {tier: said["bandwidth_of_all_nodes", "bandwidth-centric", tier] for tier in ("cpu", "nvme")}
 
 
 def bytes_on_nvme(i: Mapping[str, Any]) -> Any:
@@ -386,12 +402,6 @@ def pcie_traffic(i: Mapping[str, Any]) -> Any:
         "per_rank_each_way": down,
         "sec_1gpu": alone.time.links[-1].seconds.upper,
     }
-
-
-def explained_offload(num_params: int, name: str, part: str) -> Any:
-    """A line of `zerocalc explain offload`."""
-    lines = zerocalc.explain(zerocalc.job(num_params, gpus=1), "offload").lines
-    return next(line.value for line in lines if (line.name, line.part) == (name, part))
 
 
 def tokens_that_hide(i: Mapping[str, Any]) -> Any:
@@ -851,7 +861,7 @@ CASES: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "zoffload_states": zero_offload,
     "zoffload_models": lambda i: {n: states(p, strategy="ddp", dp=1) for n, p in i.items()},
     "zoffload_pcie_10B": pcie_traffic,
-    "zoffload_l2l": lambda i: explained_offload(i["params"], "moved_per_step", "l2l"),
+    "zoffload_l2l": lambda i: explained(i["params"], gpus=1)["moved_per_step", "l2l", "host"],
     "zoffload_hide_tokens": tokens_that_hide,
     "cpuadam_table4": cpu_adam,
     "cpuadam_roofline": lambda i: offload.cpu_adam_roofline_s(

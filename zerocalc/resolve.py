@@ -257,9 +257,9 @@ def _workload(g: Givens, model: ModelSpec) -> Workload:
         g.warnings.append(
             f"activations need both --micro-batch and --seq-len; --{missing.replace('_', '-')} is missing"
         )
-    elif work.micro_batch is not None and model.layout.anonymous:
+    elif work.micro_batch is not None and (model.architecture is None or model.architecture.dimensions is None):
         g.warnings.append(
-            "activations need the model's shape, not just a count: name a preset or give a config.json"
+            "activations need the model's shape, not just a count: name a preset, give a config.json, or LxHxA"
         )
     return work
 

@@ -1,4 +1,4 @@
-"""MODEL -> a layout: a count, a preset, a config.json, a safetensors file or folder, or the papers' LxH shorthand."""
+"""MODEL -> a layout: a count, a preset, a config.json, a safetensors file or folder, or the papers' LxH[xA] shorthand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 ROLES = ("frozen", "reference", "reward", "teacher")
 _COUNT = re.compile(r"[0-9.][0-9_,.]*(?:[eE][+-]?[0-9]+)?\s*[kKmMbBgGtTqQ]?")
-_SHAPE = re.compile(r"(?P<layers>[1-9][0-9]{0,5})x(?P<hidden>[1-9][0-9]{0,7})")
+_SHAPE = re.compile(
+    r"(?P<layers>[1-9][0-9]{0,5})x(?P<hidden>[1-9][0-9]{0,7})(?:x(?P<heads>[1-9][0-9]{0,5}))?"
+)
 
 
 def resolve_models(g: Givens) -> tuple[ModelSpec, tuple[ModelSpec, ...]]:
@@ -92,9 +94,9 @@ def architecture_named(g: Givens, text: str) -> tuple[Architecture | None, str |
     if shape := _SHAPE.fullmatch(text):
         from zerocalc.architectures.paper_transformer import paper_transformer
 
-        return paper_transformer(
-            int(shape["layers"]), int(shape["hidden"])
-        ), "12·layers·hidden² as the papers count"
+        heads = int(shape["heads"]) if shape["heads"] else None
+        built = paper_transformer(int(shape["layers"]), int(shape["hidden"]), heads)
+        return built, "12·layers·hidden² as the papers count"
     return _from_preset(g, text)
 
 

@@ -86,7 +86,7 @@ def step_time(view: RankView, plan: Plan) -> Timing | None:
         tokens_per_gpu=rank_tokens(job),
         tokens_per_step=step.tokens,
         tokens_per_s=step.tokens_per_s,
-        efficiency=dict(_efficiency(job, speed)),
+        efficiency=dict(_efficiency(view, plan, speed)),
         training=_training(job, step.tokens_per_s),
         origins=dict(speed.origins),
     )
@@ -274,15 +274,22 @@ def _exposed_s(view: RankView, plan: Plan, speed: Speed) -> float:
     )
 
 
-def _efficiency(job: Job, speed: Speed) -> Iterator[tuple[str, float]]:
+def _efficiency(view: RankView, plan: Plan, speed: Speed) -> Iterator[tuple[str, float]]:
     """ZeRO-Infinity's equation 6 for what is offloaded, each kind of traffic by its own arithmetic intensity."""
-    work, peak = job.workload, speed.peak_flops_per_s or 1.0
-    batch = {"seq_len": work.seq_len or 0, "batch_size": work.micro_batch or 0}
+    job, peak = view.job, speed.peak_flops_per_s or 1.0
+    batch = {"seq_len": job.workload.seq_len or 0, "batch_size": job.workload.micro_batch or 0}
+    hidden = 0 if view.dimensions is None else view.dimensions.hidden_size
+    checkpoints = "cpu" if any(row.name == "activation_checkpoints" for row in plan.traffic) else "none"
     nvme = speed.nvme_bytes_per_s and speed.nvme_bytes_per_s / _per_node(job)
     rates = {"cpu": speed.host_bytes_per_s, "nvme": nvme}
     for name, tier, intensity in (
         ("params_and_grads", job.offload.params, off.params_intensity(**batch)),
         ("optimizer_states", job.offload.optimizer, off.optimizer_intensity(**batch)),
+        (
+            "activation_checkpoints",
+            checkpoints,
+            off.checkpoint_intensity(hidden_size=hidden, layers_per_checkpoint=1),
+        ),
     ):
         rate = rates.get(tier)
         if rate:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from zerocalc.formulas.registry import Applied, apply, formula
-from zerocalc.units import ceil_div
+from zerocalc.units import ceil_div, largest
 
 Count: TypeAlias = Any
 """An int, or a numpy array of integers: formulas take either and return the same."""
@@ -151,7 +151,7 @@ class Line(NamedTuple):
 
 def liger_chunk_tokens(*, tokens: int, hidden_size: int, vocab_size: int) -> int:
     """Tokens in one chunk of Liger's fused loss: a power of two near tokens·hidden/vocabulary."""
-    chunk: int = ceil_div(tokens, ceil_div(vocab_size, hidden_size))
+    chunk: int = ceil_div(tokens, largest(1, ceil_div(vocab_size, hidden_size)))
     return 1 << (chunk - 1).bit_length()
 
 

@@ -20,7 +20,20 @@ _ORIGIN_OF_INPUT = {
     "ranks": ("world_size", "tp", "pp", "cp", "sharding_group_size"),
     "num_params": ("num_params",),
     "count": ("grad_accum",),
+    "batch_size": ("micro_batch", "gpus_per_node"),
+    "seq_len": ("seq_len",),
+    "flops_per_s": ("peak_flops_per_s", "mfu"),
+    "peak_flops_per_s": ("peak_flops_per_s",),
+    "host.bandwidth_bytes_per_s": ("host_bytes_per_s",),
+    "cpu.bandwidth_bytes_per_s": ("host_bytes_per_s",),
+    "nvme.bandwidth_bytes_per_s": ("nvme_bytes_per_s", "gpus_per_node"),
+    "pcie_share_bytes_per_s": ("host_bytes_per_s",),
+    "cpu.tier_share_bytes_per_s": ("host_bytes_per_s",),
+    "nvme.tier_share_bytes_per_s": ("nvme_bytes_per_s", "gpus_per_node"),
+    "params_per_s": ("cpu_adam_params_per_s",),
+    "ranks_per_node": ("gpus_per_node",),
 }
+"""The job's words that an input follows from; a tier before the dot where it depends on that."""
 _BYTES_OF_STATE = {
     "params": "param_dtype",
     "grads": "grad_dtype",
@@ -55,11 +68,14 @@ def explain(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) ->
     """Explain one quantity under each strategy that can do the job.
 
     `quantity` is a state (`params`, `grads`, `optimizer_states`), `model_states`, `floor`, `peak`, `host`, `nvme`,
-    `sent`, `links`, or the name of one term; `offload` lists ZeRO-Offload's own choices. Raises UnknownNameError for anything else.
+    `sent`, `links`, or the name of one term; `offload` gives the tables of ZeRO-Offload and ZeRO-Infinity. Raises
+    UnknownNameError for anything else.
     """
     wanted = _ALIASES.get(quantity.lower().replace("-", "_"), quantity.lower().replace("-", "_"))
     if wanted == "offload":
-        return _explain_offload(job)
+        from zerocalc.questions.offload import explain_offload
+
+        return explain_offload(job)
     variants = [job.model_copy(update={"strategy": strategy}) for strategy in strategies]
     variants = [variant for variant in variants if not inapplicable(variant)] or variants[:1]
     lines: list[ExplainedLine] = []
@@ -90,49 +106,6 @@ def explain(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) ->
     )
 
 
-def _explain_offload(job: Job) -> Explanation:
-    """ZeRO-Offload's table of what may leave the GPU, and what each way to do it moves over PCIe."""
-    from zerocalc.formulas import offload as off
-    from zerocalc.formulas.registry import apply
-
-    num_params = job.model.num_params
-    lines = [
-        _line(
-            job,
-            apply(off.offload_gpu_bytes, num_params=num_params, bytes_per_param=row.gpu_bytes_per_param),
-            name="kept_on_gpu",
-            part=name,
-            tier="gpu",
-        )
-        for name, row in off.OFFLOAD_PLACEMENTS.items()
-    ]
-    lines += [
-        _line(
-            job,
-            apply(
-                off.offload_traffic_bytes,
-                num_params=num_params,
-                ranks=1,
-                bytes_per_micro_step=row.to_host_per_micro_step + row.from_host_per_micro_step,
-                micro_steps=job.workload.grad_accum,
-                bytes_per_step=row.to_host_per_step + row.from_host_per_step,
-            ),
-            name="moved_per_step",
-            part=name,
-            tier="host",
-        )
-        for name, row in off.OFFLOAD_TRAFFIC.items()
-    ]
-    return Explanation(
-        kind="explain",
-        quantity="offload",
-        request=request_of(job),
-        lines=lines,
-        totals={},
-        assumptions=["one replica in all: divide by N_d for a rank's share"],
-    )
-
-
 def _lines(job: Job, plan: Plan, result: StrategyResult, wanted: str) -> Iterator[ExplainedLine]:
     if wanted == "sent":
         yield from (_collective_line(job, row) for row in plan.collectives)
@@ -152,24 +125,24 @@ def _named(name: str) -> Callable[[Term], bool]:
 
 
 def _term_line(job: Job, term: Term) -> ExplainedLine:
-    return _line(
+    return line_of(
         job, term.amount, name=term.name, part=term.part, tier=term.tier, state=term.state, phases=term.phases
     )
 
 
 def _collective_line(job: Job, row: Collective) -> ExplainedLine:
-    return _line(
+    return line_of(
         job, row.sent, name=f"{row.op}({row.tensor})", part=row.part, tier="wire", phases=(row.phase,)
     )
 
 
 def _traffic_line(job: Job, row: Traffic) -> ExplainedLine:
-    return _line(
+    return line_of(
         job, row.amount, name=f"{row.direction}({row.name})", part="dense", tier=row.link, state=row.name
     )
 
 
-def _line(
+def line_of(
     job: Job,
     amount: Evaluated,
     *,
@@ -178,7 +151,9 @@ def _line(
     tier: str,
     state: str | None = None,
     phases: Sequence[str] = (),
+    unit: str = "byte",
 ) -> ExplainedLine:
+    """One evaluated formula as a line: its numbers, where each came from, and its source."""
     source = SOURCES[amount.source]
     return ExplainedLine(
         strategy=job.strategy,
@@ -186,11 +161,11 @@ def _line(
         part=part,
         tier=tier,
         value=amount.value,
-        unit="byte",
+        unit=unit,
         formula=amount.expression,
         substituted=amount.substituted(),
         inputs=[
-            ExplainedInput(name=key, value=value, origin=_origin(job, key, state))
+            ExplainedInput(name=key, value=value, origin=_origin(job, key, state, tier))
             for key, value in amount.inputs.items()
         ],
         source=amount.source,
@@ -199,13 +174,14 @@ def _line(
     )
 
 
-def _origin(job: Job, key: str, state: str | None) -> str:
+def _origin(job: Job, key: str, state: str | None, tier: str) -> str:
     """Where an input came from: the words of the job it follows from, each with its origin."""
     if key.startswith("bytes_per") and state in _BYTES_OF_STATE:
         words: Sequence[str] = (_BYTES_OF_STATE[state],)
     else:
-        words = _ORIGIN_OF_INPUT.get(key, ())
-    known = {word: job.origins[word] for word in words if job.origins.get(word, "default") != "default"}
+        words = _ORIGIN_OF_INPUT.get(f"{tier}.{key}") or _ORIGIN_OF_INPUT.get(key, ())
+    origins = {**(job.speed.origins if job.speed else {}), **job.origins}
+    known = {word: origins[word] for word in words if origins.get(word, "default") != "default"}
     if not known:
         return "default" if words else "derived"
     return ", ".join(f"{word} from {origin}" for word, origin in known.items())
