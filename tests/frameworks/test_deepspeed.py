@@ -354,6 +354,20 @@ class TestStrategies:
     def test_quantisation_groups(self, elements: int, groups: int) -> None:
         assert quantized_groups(elements) == groups
 
+    @settings(deadline=None)
+    @given(elements=st.integers(0, 10**6).map(lambda eighths: 8 * eighths))
+    def test_quantisation_groups_are_the_first_that_divide(self, elements: int) -> None:
+        groups = max(1, -(-elements // 8000))
+        while groups < elements and elements % (8 * groups):
+            groups += 1
+        while elements % (16 * groups) == 0 and elements > groups * 8000:
+            groups *= 2
+        assert quantized_groups(elements) == groups
+
+    def test_neither_size_nor_micro_steps_cost_time(self) -> None:
+        job = job_of(10**15, world=8, strategy="zeropp", workload={"grad_accum": 10**7})
+        assert sum(row.count for row in plan_of(job).collectives if row.op == "all_gather") > 10**7
+
     def test_states_shrink_with_more_ranks(self) -> None:
         for strategy in ("zero1", "zero2", "zero3"):
             held = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from zerocalc.frameworks.deepspeed.collectives import collective
@@ -44,18 +45,20 @@ class _Ring(NamedTuple):
 
 def _gathers(engine: Engine, gathers: Gathers) -> Iterator[Collective]:
     """Gathers by phase and by ring; quantised ones are followed by their scales."""
-    calls: dict[_Ring, list[int]] = {}
+    calls: dict[_Ring, Counter[int]] = {}
     groups = {group.name: group for group in engine.groups}
     for gather, times in gathers.calls():
         for group, members in _by_group(engine, gather.params):
             ranks = gathers.secondary_group if gather.secondary else group.ranks
             elements = sum(padded(param, group.ranks) for param in members)
             ring = _Ring(gather.phase, group.name, ranks, gather.secondary)
-            calls.setdefault(ring, []).extend([elements] * times)
+            calls.setdefault(ring, Counter())[elements] += times
     for ring, sizes in calls.items():
         tensors = [("params", engine.param_dtype, sizes)]
         if engine.settings["zero_quantized_weights"]:
-            scales = [ring.ranks * quantized_groups(size // ring.ranks) for size in sizes]
+            scales: Counter[int] = Counter()
+            for size, times in sizes.items():
+                scales[ring.ranks * quantized_groups(size // ring.ranks)] += times
             tensors = [("params", "int8", sizes), ("params_scales", "fp32", scales)]
         for tensor, dtype, elements_of in tensors:
             yield collective(
@@ -76,10 +79,11 @@ def _by_group(engine: Engine, params: tuple[Param, ...]) -> Iterator[tuple[Group
 def quantized_groups(elements: int) -> int:
     """Scales that DeepSpeed's quantiser makes for a tensor: near 8000 elements each, dividing it into eighths."""
     groups = max(1, ceil_div(elements, TARGET_QUANT_GROUP))
-    if elements % 8:
+    eighth, rest = divmod(elements, 8)
+    if rest or not eighth:
         return groups
-    while groups < elements and elements % (8 * groups):
-        groups += 1
+    # The fewest groups of at least so many that divide an eighth: found by their size, which is small.
+    groups = eighth // next(size for size in range(eighth // groups, 0, -1) if eighth % size == 0)
     while elements % (16 * groups) == 0 and elements > groups * TARGET_QUANT_GROUP:
         groups *= 2
     return groups
