@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.benchmarks import startup
+from tests.benchmarks import startup, sweep
 
 if __name__ == "__main__":
     startup.main()
+    sweep.main()

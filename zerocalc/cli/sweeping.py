@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 Write = Callable[[str], None]
 GRID_WORDS = ("over", "where", "sort", "top", "pareto")
 _LISTS = ("strategy", "framework", "also", "lora_targets")
-BLOCK = 4096
-"""Rows written at once; between blocks Ctrl-C takes effect."""
 _EVERY_S = 0.2
 
 
@@ -49,10 +47,8 @@ def run(typed: Mapping[str, Any]) -> int:
         write(writer.opening())
         written = 0
         for rows in sweep.progress():
-            for low in range(0, len(rows), BLOCK):
-                write(writer.rows(rows[low : low + BLOCK]))
-                written += len(rows[low : low + BLOCK])
-                stopped()
+            write(writer.rows(rows))
+            written += len(rows)
             shown()
             stopped()
         write(writer.closing(written, sweep.tally.reasons))

@@ -11,7 +11,7 @@ from zerocalc.errors import UsageError, ZerocalcError
 from zerocalc.results_sweep import Refused, SweepHead, SweptAxis
 from zerocalc.sweeps.axes import parse_axes
 from zerocalc.sweeps.figures import COLUMNS
-from zerocalc.sweeps.grid import Batch, Build, Grid
+from zerocalc.sweeps.grid import BLOCK, Batch, Build, Grid
 from zerocalc.sweeps.pick import Front, Sorted, parse_keys
 from zerocalc.sweeps.where import parse_where
 
@@ -76,7 +76,7 @@ class Sweep:
         return self.grid.columns
 
     def progress(self) -> Iterator[list[tuple[Any, ...]]]:
-        """Answer the grid chunk by chunk: the rows that are final by then, possibly none.
+        """Answer the grid block by block: the rows that are final by then, possibly none.
 
         Raises UsageError when no configuration of the grid can be.
         """
@@ -84,14 +84,17 @@ class Sweep:
             self.tally.take(batch)
             if self.picker is not None and batch.length:
                 self.picker.add(batch)
-            yield list(batch.rows()) if self.picker is None and batch.length else []
+            elif self.picker is None:
+                yield from batch.blocks()
+            yield []
         if sum(self.tally.refused.values()) == self.tally.evaluated:
             first = self.tally.reasons[0].reason
             raise UsageError(
                 f"no configuration of the grid can be: {first}", hint="change the axes or what is fixed"
             )
         if self.picker is not None:
-            yield self.picker.rows()
+            rows = self.picker.rows()
+            yield from (rows[low : low + BLOCK] for low in range(0, len(rows), BLOCK))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows, each with its columns' names."""

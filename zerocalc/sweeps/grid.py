@@ -20,9 +20,11 @@ from zerocalc.sweeps.record import Recorder
 if TYPE_CHECKING:
     from zerocalc.specs.job import Job
 
-CHUNK = 1 << 18
+CHUNK = 1 << 17
 """Configurations that are held at once."""
 PLAIN_CHUNK = 1 << 10
+BLOCK = 1 << 12
+"""Rows that are plain Python values at once."""
 TRIES = 64
 
 Build = Callable[[Mapping[str, str]], "Job"]
@@ -41,20 +43,26 @@ class Batch(NamedTuple):
     refused: Mapping[str, int]
     """How many of them cannot be, by reason."""
 
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """The rows as plain values, in the order of the columns."""
-        from itertools import repeat
+    def blocks(self) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows as plain values, in the order of the columns, some at a time."""
+        for low in range(0, self.length, BLOCK):
+            high = min(low + BLOCK, self.length)
+            listed = [_listed(column, low, high) for column in self.columns.values()]
+            yield list(zip(*listed, strict=True))
 
-        listed = [
-            column.tolist()
-            if hasattr(column, "tolist")
-            else column
-            if isinstance(column, list)
-            else repeat(column)
-            for column in self.columns.values()
-        ]
-        for row, _ in zip(zip(*listed, strict=False), range(self.length), strict=False):
-            yield tuple(None if value != value else value for value in row)  # noqa: PLR0124
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The rows, one by one."""
+        for block in self.blocks():
+            yield from block
+
+
+def _listed(column: Any, low: int, high: int) -> list[Any]:
+    """Part of a column as plain values; one value stands for all rows."""
+    if hasattr(column, "tolist"):
+        values: list[Any] = column[low:high].tolist()
+        unknown = column.dtype.kind in "fO"  # NaN where a rate has none
+        return [None if value != value else value for value in values] if unknown else values  # noqa: PLR0124
+    return column[low:high] if isinstance(column, list) else [column] * (high - low)
 
 
 @dataclass(frozen=True)
