@@ -342,3 +342,34 @@ def test_experts_are_cut_along_their_second_dimension_where_asked() -> None:
         numel // 16 if "experts" in name else -(-shape[0] // 16) * numel // shape[0]
         for name, shape, numel in model["param_shapes"]
     )
+
+
+def test_what_is_kept_after_backward_is_gathered_once_whatever_forward_frees() -> None:
+    calls = {}
+    for kept in (False, True):
+        job = job_of(
+            a_layout(), world=2, strategy="zero3", framework="pytorch", grad_accum=3,
+            settings={"reshard_after_backward": not kept},
+        )  # fmt: skip
+        calls[kept] = messages(job)
+    assert calls[True]["forward|all_gather|fp32|2"][0] * 3 == calls[False]["forward|all_gather|fp32|2"][0]
+    assert calls[True]["backward|all_gather|fp32|2"] == calls[False]["backward|all_gather|fp32|2"]
+
+
+def test_a_flat_parameter_takes_in_experts() -> None:
+    model = MODELS["mixtral"]
+    job = job_of(
+        layout_from_param_shapes(model["param_shapes"]), world=2, strategy="zero3", framework="pytorch",
+        settings={"fsdp_version": 1},
+    )  # fmt: skip
+    units = 1 + model["config"]["num_hidden_layers"]
+    assert rank_states(view_of(job), 0)["step"] == 4 * units
+
+
+def test_looking_for_unused_parameters_keeps_and_sends_a_mark_per_tensor() -> None:
+    job = job_of(
+        a_layout(), world=3, strategy="ddp", framework="pytorch", settings={"find_unused_parameters": True}
+    )
+    marks = 4 * len(MODELS["llama_odd"]["param_shapes"])
+    assert rank_states(view_of(job), 0)["used_parameters"] == 2 * marks
+    assert messages(job)["backward|all_reduce|int32|3"] == [1, marks]

@@ -36,6 +36,7 @@ from zerocalc.frameworks.pytorch.states import (
     whole,
 )
 from zerocalc.frameworks.pytorch.turn import held, say_activations, turn_of
+from zerocalc.frameworks.pytorch.unused import marks_messages, marks_terms
 from zerocalc.frameworks.terms import ALWAYS, BACKWARD_END, FORWARD_BACKWARD, Collective, Plan, Term
 from zerocalc.units import dtype_bytes
 
@@ -74,6 +75,8 @@ def add_states(setup: Setup, answer: Plan, holding: Holding) -> None:
 def finish(setup: Setup, answer: Plan) -> None:
     """Buffers, activations, messages and what was assumed."""
     answer.terms += buffers_terms(setup)
+    if is_wrapped(setup):
+        answer.terms += marks_terms(setup)
     answer.terms = spread(answer.terms, turn_terms(setup))
     answer.collectives += gradient_messages(setup)
     say(setup, answer)
@@ -199,6 +202,8 @@ def gradient_messages(setup: Setup) -> Iterator[Collective]:
         row = collective(view, wire, calls, passes)
         if row is not None:
             yield row
+    if is_wrapped(setup):
+        yield from marks_messages(setup, ranks=ranks, passes=passes)
 
 
 def buffer_calls(view: RankView) -> list[Call]:

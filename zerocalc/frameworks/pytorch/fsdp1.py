@@ -57,10 +57,26 @@ def plan(view: RankView, settings: Settings, rank: int | None = None) -> Plan:
 
 def _groups(setup: Setup) -> list[Group]:
     """NO_SHARD replicates every unit: shards of one rank, all ranks replicas."""
-    groups = groups_of(setup.view, setup.settings["wrap"])
+    groups = [_joined(group) for group in groups_of(setup.view, setup.settings["wrap"])]
     if setup.view.strategy.name != "ddp":
         return groups
     return [replace(group, ranks=1, replicas=group.ranks * group.replicas) for group in groups]
+
+
+def _joined(group: Group) -> Group:
+    """A unit's flat parameter takes in dense and expert tensors alike: one shard, one step counter."""
+    parts = [part for part in group.parts if part.name in {"dense", "expert"}]
+    if len(parts) == 1 or len({part.trainable for part in parts}) > 1:
+        return group
+    whole = replace(parts[0], num_params=sum(part.num_params for part in parts))
+    blocks = (
+        replace(
+            block,
+            members=tuple(m._replace(part=whole) if m.part in parts else m for m in block.members),
+        )
+        for block in group.blocks
+    )
+    return replace(group, blocks=tuple(blocks))
 
 
 def reshards(setup: Setup) -> bool:

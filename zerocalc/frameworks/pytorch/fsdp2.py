@@ -145,6 +145,7 @@ def traffic(setup: Setup, group: Group) -> Iterator[Traffic]:
         return
     settings = setup.settings
     syncs = setup.accum if settings["requires_gradient_sync"] else 1
+    kept = not settings["reshard_after_backward"] and not group.forward_only
     up, down = [], []
     for block in group.blocks:
         again = not group.forward_only and reshard_ranks(block, group, settings) is not None
@@ -153,7 +154,7 @@ def traffic(setup: Setup, group: Group) -> Iterator[Traffic]:
                 **rows_of(member.tensor, group.ranks),
                 "element_bytes": setup.types.resting_bytes(member.part),
             }
-            up.append((block.count * setup.accum * (1 + again), inputs))
+            up.append((block.count * ((1 if kept else setup.accum) + again * setup.accum), inputs))
             if member.part.trainable:
                 down.append((block.count * syncs, inputs))
     yield Traffic(
@@ -169,14 +170,13 @@ def _gathers(setup: Setup, group: Group) -> Rows:
     """Forward gathers all units, backward those that did not stay; what is kept after backward is gathered once."""
     settings, dtype = setup.settings, setup.types.compute
     over = {block.name: reshard_ranks(block, group, settings) for block in group.blocks}
-    staying = [block for block in group.blocks if over[block.name] is None]
     leaving = [block for block in group.blocks if over[block.name] is not None]
-    once = setup.accum if settings["reshard_after_backward"] else 1
-    wire = Wire("all_gather", "params", dtype, "forward", group.ranks)
-    if once == setup.accum:
-        rows: Rows = [(wire, _calls(group.blocks, group), once)]
-    else:
-        rows = [(wire, _calls(leaving, group), setup.accum), (wire, _calls(staying, group), once)]
+    whole = [] if settings["reshard_after_backward"] else group.blocks
+    if group.forward_only:
+        whole = [block for block in whole if block not in leaving]
+    first = [block for block in group.blocks if block not in whole]
+    forward = Wire("all_gather", "params", dtype, "forward", group.ranks)
+    rows: Rows = [(forward, _calls(first, group), setup.accum), (forward, _calls(whole, group), 1)]
     if group.forward_only:
         return rows
     for ranks in dict.fromkeys(over[block.name] for block in leaving):

@@ -35,7 +35,8 @@ SETTINGS = (
     ),
     Setting(
         name="find_unused_parameters", kind="bool", default=False, strategies=_DDP,
-        doc="buckets keep the order of registration instead of the order in which gradients arrive",
+        doc="buckets keep the order of registration instead of the order in which gradients arrive, and an int32 per "
+        "tensor is kept and reduced",
     ),
     Setting(
         name="no_sync", kind="bool", default=False, strategies=_DDP | _SHARDED,
