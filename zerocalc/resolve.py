@@ -26,7 +26,7 @@ from zerocalc.specs.job import (
     Precision,
     Workload,
 )
-from zerocalc.specs.types import MAX_RANKS, Spec
+from zerocalc.specs.types import MAX_BYTES_PER_PARAM, MAX_RANKS, Spec
 from zerocalc.strategies import strategy_named
 from zerocalc.units import BYTE_UNITS, ceil, dtype_bytes, parse_count, parse_dtype, parse_ratio, parse_size
 
@@ -205,7 +205,7 @@ def _precision_and_optimizer(g: Givens) -> tuple[Precision, OptimizerSpec]:
     )
     if "k" in g:
         g.note("optimizer_bytes_per_param", "k")
-        k = parse_ratio(str(g.raw("k")), name=g.where("k"))
+        k = parse_ratio(str(g.raw("k")), name=g.where("k"), maximum=MAX_BYTES_PER_PARAM)
         return precision, OptimizerSpec(name=optimizer_row.id, bytes_per_param=k)
     g.origins["optimizer_bytes_per_param"] = f"preset:{optimizer_row.id} under preset:{row.id}"
     k = optimizer_bytes_per_param(optimizer_row, row)

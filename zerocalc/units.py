@@ -130,11 +130,13 @@ def parse_rate(text: str, *, name: str = "rate") -> float:
     return size / 8 if bits else float(size)
 
 
-def parse_ratio(text: str, *, name: str = "value") -> Fraction:
-    """Read a non-negative decimal such as `2.03125` exactly. Raises SpecError when it is none."""
+def parse_ratio(text: str, *, name: str = "value", maximum: int | None = None) -> Fraction:
+    """Read a non-negative decimal such as `2.03125` exactly. Raises SpecError when it is none, or above `maximum`."""
     split = _split(text)
     if split is None or split[1] or abs(split[0].adjusted()) > 40:
         raise SpecError(f"{name}: {text!r} is not a number", hint="write it like 12 or 2.03125")
+    if maximum is not None and split[0] > maximum:
+        raise SpecError(f"{name}: must be at most {maximum:,} (got {text})")
     return Fraction(split[0])
 
 

@@ -46,6 +46,30 @@ BAD = {
     "unknown schema": (("schema", "compar"), "did you mean 'compare'"),
     "unknown shell": (("completion", "tcsh"), "did you mean"),
     "a bare count has no tensors": (("params", "7b"), "count already"),
+    "too many bytes a parameter": (
+        ("compare", "7b", "--dp", "8", "--k", "1e5"),
+        "--k: must be at most 1,024",
+    ),
+    "more than is counted": (
+        ("estimate", "1e15", "--dp", "8", "--grad-accum", "1e7"),
+        "sent in one step: 52,500,000,000,000,000,000,000 bytes is beyond",
+    ),
+    "more than a node holds": (
+        (
+            "estimate",
+            "1e15",
+            "--dp",
+            "8e6",
+            "--k",
+            "1e3",
+            "--gpus-per-node",
+            "8e6",
+            "--offload-optimizer",
+            "cpu",
+        )
+        + ("--framework", "deepspeed", "--set", "offload_param.buffer_size=1e15", "--offload-params", "nvme"),
+        "cpu of one node",
+    ),
     "presets folder is none": (("compare", "llama-3-8b", "--dp", "8", "--presets", "nowhere"), "nowhere"),
 }
 

@@ -24,9 +24,9 @@ def buffer_bytes(*, num_elements: int, element_bytes: int | Fraction, shards: in
 
 
 @formula(symbol="M_wgrad", unit="byte", source="transformer-engine")
-def weight_gradient_bytes(*, rows: int, columns: int, element_bytes: int) -> int:
+def weight_gradient_bytes(*, rows: int, columns: int, element_bytes: int | Fraction) -> int:
     """Bytes of one weight's gradient in the parameter's own type, or of the placeholder that stands for it."""
-    return rows * columns * element_bytes
+    return ceil(rows * columns * element_bytes)
 
 
 @formula(symbol="M_ws", unit="byte", source="cublas-workspace")

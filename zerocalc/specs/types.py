@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from zerocalc.units import MAX_BYTES, MAX_PARAMS
 
 MAX_RANKS = 10**7
+MAX_BYTES_PER_PARAM = 1024
 
 Tier = Literal["none", "cpu", "nvme"]
 
@@ -36,9 +37,9 @@ def _exact(value: object) -> object:
 BytesPerParam = Annotated[
     Fraction,
     BeforeValidator(_exact),
-    Field(ge=0, le=1024),
+    Field(ge=0, le=MAX_BYTES_PER_PARAM),
     PlainSerializer(lambda value: int(value) if value.denominator == 1 else float(value)),
-    WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1024}),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_BYTES_PER_PARAM}),
     Unit("byte per parameter"),
 ]
 
