@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+import zerocalc
 from zerocalc.render import Look, render
 from zerocalc.render.chart import USUAL_WIDTH, charts, mark_of
 from zerocalc.render.document import Chart
@@ -160,3 +161,9 @@ def test_a_logarithmic_axis_holds_every_point_and_the_capacity(key):
             assert 0 <= scale.at(point.peak_bytes) <= 1
     assert len(scale.ticks()) >= 2
     assert all(0 <= at <= 1 for _, at in scale.ticks())
+
+
+def test_a_rank_with_nothing_on_its_gpu_has_an_empty_bar():
+    job = zerocalc.job("1", gpus=12, pp=3, framework="pytorch", offload_optimizer="cpu")
+    bars = bars_of(zerocalc.compare(job))
+    assert any(bar.bytes == 0 and not bar.segments for bar in bars)

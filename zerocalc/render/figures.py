@@ -103,7 +103,7 @@ def _bar(label: str, row: StrategyResult, phase: str) -> Bar:
     live = [term for term in row.memory.gpu.terms if phase in term.phases]
     sums = {name: sum(term.bytes for term in live if kind_of(term) == name) for name in KINDS}
     segments = tuple(Segment(KINDS[name], total) for name, total in sums.items() if total)
-    total = row.memory.gpu.phases[phase]
+    total = row.memory.gpu.phases.get(phase, 0)
     room = room_of(row)
     return Bar(label, segments, total, None if room is None else total <= room, row)
 
