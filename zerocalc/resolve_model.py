@@ -7,16 +7,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.errors import FileError, SpecError, UnknownNameError, UsageError
+from zerocalc.errors import FileError, SpecError, UnknownNameError, UsageError, ZerocalcError
+from zerocalc.layout import Layout
+from zerocalc.readers.reading import HubId
 from zerocalc.specs.job import ModelSpec
 from zerocalc.units import MAX_PARAMS, ceil, parse_count, parse_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zerocalc.layout import Architecture, Layout
+    from zerocalc.layout import Architecture
     from zerocalc.resolve import Givens
 
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 ROLES = ("frozen", "reference", "reward", "teacher")
 _COUNT = re.compile(r"[0-9.][0-9_,.]*(?:[eE][+-]?[0-9]+)?\s*[kKmMbBgGtTqQ]?")
 _SHAPE = re.compile(
@@ -26,18 +29,28 @@ _SHAPE = re.compile(
 
 def resolve_models(g: Givens) -> tuple[ModelSpec, tuple[ModelSpec, ...]]:
     """The trained model and those held beside it."""
-    text = g.text("model")
+    raw = g.raw("model")
+    text = raw if isinstance(raw, HubId) else g.text("model")
     if text is None:
         raise UsageError(
             "which model?", hint="give a count (70b), a preset (llama-3-8b) or a path (./config.json)"
         )
     model = _trained(g, text)
-    return model, tuple(_held(g, str(item)) for item in g.raw("also") or ())
+    return model, tuple(_held(g, item) for item in _also(g))
+
+
+def _also(g: Givens) -> list[str]:
+    """The further models as they were given: a list, or one alone."""
+    raw = g.raw("also") or []
+    return [str(item) for item in raw] if isinstance(raw, (list, tuple)) else [str(raw)]
 
 
 def _trained(g: Givens, text: str) -> ModelSpec:
     g.note("model", "model")
-    architecture, origin = architecture_named(g, text)
+    try:
+        architecture, origin = architecture_named(g, text)
+    except (FileError, UnknownNameError) as error:
+        raise _located(g, error) from None
     g.origins["num_params"] = origin or g.origin("model")
     if architecture is None:
         num_params = _count(g, text)
@@ -67,6 +80,14 @@ def _trained(g: Givens, text: str) -> ModelSpec:
     )
 
 
+def _located(g: Givens, error: ZerocalcError) -> ZerocalcError:
+    """The error of a model that a file names, with the file and the key."""
+    if not g.origin("model").startswith("file:"):
+        return error
+    hint = f"name the MODEL to size on the command line: {error.hint}" if error.hint else None
+    return type(error)(f"{g.where('model')}: {error.message}", hint=hint)
+
+
 def _check_size(num_params: int, text: str) -> None:
     if not 1 <= num_params <= MAX_PARAMS:
         raise SpecError(f"{text}: {num_params:,} parameters; between 1 and {MAX_PARAMS:,} are supported")
@@ -85,6 +106,10 @@ def is_path(text: str) -> bool:
 
 def architecture_named(g: Givens, text: str) -> tuple[Architecture | None, str | None]:
     """The tensors behind a MODEL, and their origin; (None, None) for a bare count."""
+    if isinstance(text, HubId):
+        from zerocalc.readers.hub import read_hub
+
+        return read_hub(text), f"hub:{text}"
     if text.startswith("-"):
         parse_count(text, name="MODEL")
     if is_path(text):
@@ -109,6 +134,8 @@ def _from_preset(g: Givens, text: str) -> tuple[Architecture | None, str]:
         if Path(text).exists():
             return _from_path(Path(text)), f"file:{text}"
         hint = "a count (70b), a preset (zerocalc presets list models) or a path (./config.json)"
+        if _HUB_ID.fullmatch(text):
+            hint += f", or --hub {text} to ask the network"
         raise UnknownNameError(error.message, hint=hint) from None
     if preset.assumption:
         g.assumptions.append(preset.assumption)
@@ -165,9 +192,15 @@ def _adapter(g: Givens, architecture: Architecture | None) -> Layout | None:
     """LoRA's adapter tensors, when a rank is given."""
     rank = g.count("lora_rank", maximum=10**6)
     if rank is None:
-        if "lora_targets" in g:
+        if "lora_targets" in g and not _by_file(g, "lora_targets"):
             raise UsageError(f"{g.where('lora_targets')} needs --lora-rank")
         return None
+    if architecture is None and _by_file(g, "lora_rank"):
+        g.warnings.append(
+            f"{g.where('lora_rank')} {rank}: adapters are not counted without the model's shape: name a preset or give a "
+            "config.json"
+        )
+        return Layout(units=())
     if architecture is None:
         raise UsageError(
             f"{g.where('lora_rank')} needs the model's shape", hint="name a preset or give a config.json"
@@ -179,11 +212,31 @@ def _adapter(g: Givens, architecture: Architecture | None) -> Layout | None:
         )
     from zerocalc.architectures.lora import lora_layout
 
-    raw = g.raw("lora_targets") or "all-linear"
-    targets = (
-        [item.strip() for item in raw.split(",")] if isinstance(raw, str) else [str(item) for item in raw]
+    return lora_layout(architecture.layout, rank=rank, targets=_targets(g, architecture.layout))
+
+
+def _by_file(g: Givens, word: str) -> bool:
+    return g.origin(word).startswith("file:")
+
+
+def _targets(g: Givens, layout: Layout) -> list[str]:
+    """The layers that get an adapter. Of those that a trainer's file names, PEFT passes over what the model lacks."""
+    from zerocalc.architectures.lora import ALL_LINEAR, linear_names
+
+    raw = g.raw("lora_targets") or ALL_LINEAR
+    named = [item.strip() for item in raw.split(",")] if isinstance(raw, str) else [str(item) for item in raw]
+    if not _by_file(g, "lora_targets") or g.origin("lora_targets").endswith(":lora_targets"):
+        return named
+    available = {*linear_names(layout), ALL_LINEAR}
+    missing = [name for name in named if name not in available]
+    if not missing:
+        return named
+    kept = [name for name in named if name in available]
+    read = "" if kept else f"; read as {ALL_LINEAR}"
+    g.warnings.append(
+        f"{g.where('lora_targets')}: no linear layers of this model: {', '.join(missing)[:200]}{read}"
     )
-    return lora_layout(architecture.layout, rank=rank, targets=targets)
+    return kept or [ALL_LINEAR]
 
 
 def _held(g: Givens, text: str) -> ModelSpec:

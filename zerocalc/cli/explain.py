@@ -17,8 +17,9 @@ EXAMPLES = (
     "zerocalc explain peak llama-3-8b -n 8 --against pytorch",
 )
 _QUANTITIES = words_of(
-    "params", "grads", "optimizer_states", "model_states", "floor", "peak", "host", "nvme", "sent", "links"
-)
+    "params", "grads", "optimizer_states", "model_states", "floor", "peak", "host", "nvme", "sent", "links",
+    "activations", "offload",
+)  # fmt: skip
 
 
 @_command("explain", examples=EXAMPLES)
@@ -30,7 +31,8 @@ def command(quantity: str, against: str | None, **typed: Any) -> None:
     """Show the formula, the numbers in it, where each came from, and the source.
 
     QUANTITY is params, grads, optimizer_states, model_states (or total), floor, peak, host, nvme, sent, links, or the
-    name of one term. With --against, the peaks of two frameworks are lined up term by term.
+    name of one term; activations lists every saved tensor, offload the tables of ZeRO-Offload and ZeRO-Infinity.
+    With --against, the peaks of two frameworks are lined up term by term.
     """
     from zerocalc.cli.output import emit
     from zerocalc.cli.question import question

@@ -20,6 +20,7 @@ _ORIGIN_OF_INPUT = {
     "ranks": ("world_size", "tp", "pp", "cp", "sharding_group_size"),
     "num_params": ("num_params",),
     "count": ("grad_accum",),
+    "tokens": ("micro_batch", "seq_len"),
     "batch_size": ("micro_batch", "gpus_per_node"),
     "seq_len": ("seq_len",),
     "flops_per_s": ("peak_flops_per_s", "mfu"),
@@ -61,21 +62,26 @@ _ALIASES = {
     "fits": "peak", "cpu": "host", "traffic": "links", "peak_bytes": "peak", "floor_bytes": "floor",
     "model_states_bytes": "model_states", "sent_bytes_per_rank": "sent",
 }  # fmt: skip
-QUANTITIES = (*_TERMS, "sent", "links", "offload")
+QUANTITIES = (*_TERMS, "sent", "links", "offload", "activations")
 
 
 def explain(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) -> Explanation:
     """Explain one quantity under each strategy that can do the job.
 
     `quantity` is a state (`params`, `grads`, `optimizer_states`), `model_states`, `floor`, `peak`, `host`, `nvme`,
-    `sent`, `links`, or the name of one term; `offload` gives the tables of ZeRO-Offload and ZeRO-Infinity. Raises
-    UnknownNameError for anything else.
+    `sent`, `links`, or the name of one term; `offload` gives the tables of ZeRO-Offload and ZeRO-Infinity, `activations`
+    every saved tensor. Raises UnknownNameError for anything else.
     """
     wanted = _ALIASES.get(quantity.lower().replace("-", "_"), quantity.lower().replace("-", "_"))
     if wanted == "offload":
         from zerocalc.questions.offload import explain_offload
 
         return explain_offload(job)
+    if wanted == "activations":
+        from zerocalc.questions.activations import explain_activations, knows_activations
+
+        if knows_activations(job):
+            return explain_activations(job)
     variants = [job.model_copy(update={"strategy": strategy}) for strategy in strategies]
     variants = [variant for variant in variants if not inapplicable(variant)] or variants[:1]
     lines: list[ExplainedLine] = []
