@@ -257,7 +257,9 @@ def _workload(g: Givens, model: ModelSpec) -> Workload:
         g.warnings.append(
             f"activations need both --micro-batch and --seq-len; --{missing.replace('_', '-')} is missing"
         )
-    elif work.micro_batch is not None and (model.architecture is None or model.architecture.dimensions is None):
+    elif work.micro_batch is not None and (
+        model.architecture is None or model.architecture.dimensions is None
+    ):
         g.warnings.append(
             "activations need the model's shape, not just a count: name a preset, give a config.json, or LxHxA"
         )
@@ -276,6 +278,10 @@ def _machine(g: Givens, *, states_only: bool) -> tuple[Machine, Gpu | None, Node
     capacity = None
     if gpu_text is not None and _is_size(gpu_text):
         capacity = parse_size(gpu_text, name=g.where("gpu"))
+        if capacity == 0:
+            raise SpecError(
+                f"{g.where('gpu')}: must be above 0 (got {gpu_text})", hint="write it like 80GB or 80GiB"
+            )
         g.note("capacity_bytes", "gpu")
     elif gpu_text is not None:
         gpu = _gpu_preset(g, gpu_text, load_gpu)

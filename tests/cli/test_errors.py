@@ -16,6 +16,7 @@ BAD = {
     "huge exponent": (("compare", "1e400", "--dp", "8"), "1e400"),
     "empty model": (("compare", "", "--dp", "8"), "empty"),
     "empty gpu": (("compare", "7b", "--dp", "8", "--gpu", ""), "--gpu"),
+    "gpu of nothing": (("compare", "7b", "--dp", "8", "--gpu", "0GB"), "--gpu: must be above 0"),
     "no unit": (("compare", "7b", "--dp", "8", "--gpu", "80"), "no clear unit"),
     "half a unit": (("compare", "7b", "--dp", "8", "--gpu", "80g"), "no clear unit"),
     "misspelt gpu": (("compare", "7b", "--dp", "8", "--gpu", "h10"), "did you mean"),

@@ -128,3 +128,33 @@ def test_the_retyped_question_is_quoted_and_runs():
 
     assert "'80 GB'" in command
     assert call(*shlex.split(command)).code == 0
+
+
+def test_links_in_a_circle_are_an_error_and_stay(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    done = call(*MAIN, "-o", tmp_path / "loop")
+    assert (done.code, done.out) == (2, "")
+    assert "symbolic links" in done.err
+    assert (tmp_path / "loop").is_symlink()
+
+
+@pytest.mark.parametrize(("place", "clue"), [("", "--output: is empty"), ("new.json/", "is a directory")])
+def test_what_is_no_file_name(tmp_path, monkeypatch, place, clue):
+    monkeypatch.chdir(tmp_path)
+    done = call(*MAIN, "-o", place)
+    assert (done.code, done.out) == (2, "")
+    assert clue in done.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="no /dev/stdout here")
+def test_stdout_by_its_name_is_written_where_it_leads():
+    done = process(*MAIN, "-f", "json", "-o", "/dev/stdout")
+    assert (done.code, json.loads(done.out)["kind"]) == (0, "compare")
+
+
+def test_an_error_is_readable_in_ascii_and_as_json_in_any_encoding():
+    arguments = ("compare", "7b", "-n", "8", "--tp", "3")
+    assert "tp*pp*cp = 3*1*1" in process(*arguments, PYTHONIOENCODING="ascii").err
+    done = process(*arguments, "-f", "json", PYTHONIOENCODING="ascii")
+    assert "tp·pp·cp" in json.loads(done.err)["error"]["message"]

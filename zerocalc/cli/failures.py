@@ -102,7 +102,7 @@ def _as_json(failure: Failure) -> str:
     import json
 
     body = {"code": failure.code, "message": failure.message, "hint": failure.hint}
-    return json.dumps({"error": body}, ensure_ascii=False)
+    return json.dumps({"error": body})
 
 
 def _as_text(failure: Failure, *, color: bool) -> str:
@@ -125,12 +125,22 @@ def _write(text: str) -> None:
     if sys.stderr is None:
         return
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-    safe = text.encode(encoding, "backslashreplace").decode(encoding)
+    safe = _encodable(text, encoding)
     try:
         sys.stderr.write(safe + "\n")
         sys.stderr.flush()
     except OSError:
         return
+
+
+def _encodable(text: str, encoding: str) -> str:
+    """The text in what an encoding holds: symbols in ASCII's words, anything else by its number."""
+    try:
+        return text.encode(encoding).decode(encoding)
+    except UnicodeEncodeError:
+        from zerocalc.render.document import ascii_text
+
+        return ascii_text(text)
 
 
 def silence_stdout() -> None:

@@ -14,15 +14,18 @@ def write_atomically(path: str, text: str) -> None:
 
     What is no regular file (a device, a pipe) is written directly. Raises FileError naming the file and the reason.
     """
+    if not path.strip():
+        raise FileError("--output: is empty", hint="name a file, or - for standard output")
     try:
-        target = Path(os.path.realpath(path))
-        mode = target.stat().st_mode if target.exists() else None
-        if mode is not None and stat.S_ISDIR(mode):
+        mode = _mode_of(path)
+        if (mode is not None and stat.S_ISDIR(mode)) or path.endswith(os.sep):
             raise FileError(f"{path}: is a directory", hint="name a file in it")
         if mode is not None and not stat.S_ISREG(mode):
-            with target.open("w", encoding="utf-8") as stream:
+            # By the name as given: what /dev/stdout leads to may be a pipe that has no other name.
+            with open(path, "w", encoding="utf-8") as stream:
                 stream.write(text)
             return
+        target = Path(os.path.realpath(path))
         _replace(target, text, stat.S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
@@ -31,6 +34,14 @@ def write_atomically(path: str, text: str) -> None:
         ) from error
     except ValueError as error:
         raise FileError(f"{path!r}: is no file name: {error}") from error
+
+
+def _mode_of(path: str) -> int | None:
+    """What a path leads to, None where there is nothing yet. Raises OSError for links in a circle, like any other."""
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
 
 
 def _replace(target: Path, text: str, mode: int) -> None:
