@@ -66,7 +66,7 @@ def _groups(setup: Setup) -> list[Group]:
 def _joined(group: Group) -> Group:
     """A unit's flat parameter takes in dense and expert tensors alike: one shard, one step counter."""
     parts = [part for part in group.parts if part.name in {"dense", "expert"}]
-    if len(parts) == 1 or len({part.trainable for part in parts}) > 1:
+    if len(parts) <= 1 or len({part.trainable for part in parts}) > 1:
         return group
     whole = replace(parts[0], num_params=sum(part.num_params for part in parts))
     blocks = (
