@@ -173,7 +173,8 @@ def _layers(
                 saved.append(whole)
             case "selective" if selective_policy == "layers":
                 again = count // selective_every
-                saved.append(LayerActivations(kind, count - again, whole.lines))
+                if count > again:
+                    saved.append(LayerActivations(kind, count - again, whole.lines))
                 if again:
                     saved.append(_checkpointed_layer(kind, again, shape, partitions))
                     recomputed.append(LayerActivations(kind, 1, whole.lines))

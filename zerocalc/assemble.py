@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zerocalc.errors import SpecError
+from zerocalc.errors import SpecError, UsageError
 from zerocalc.readers.reading import Given, Reading
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 PAPER = "paper"
 JOB_FILE = "job"
+ALTERNATIVES = (("gpus", "dp"), ("lora_rank", "trainable"))
+"""Words that say one thing in two ways: once one is said, a lower level's other one no longer counts."""
 
 
 def level(data: Mapping[str, Any] | str, label: str, base: Path) -> Reading:
@@ -64,10 +67,13 @@ class Assembler:
         from zerocalc.resolve import WORDS, resolve
 
         merged = self.read(levels)
-        merged.values["framework"] = _framework(merged)
+        if (hub := merged.files.get("hub")) is not None:
+            raise SpecError(f"{hub.origin}: budgets read no network", hint="name a preset or a config.json")
         _refuse_several(merged)
+        frameworks = frameworks_of(merged)
+        merged.values["framework"] = frameworks[0]
         presets = merged.files.get("presets")
-        settings = _settings(merged, levels)
+        settings = settings_of(merged, frameworks, own={name for said in levels for name in said.settings})
         job = resolve(
             {name: given for name, given in merged.values.items() if name in WORDS},
             settings,
@@ -84,15 +90,24 @@ class Assembler:
         for said in levels:
             known = {**said.values, **known}
         for said in levels:
-            merged.absorb(Reading(values=said.values, settings=said.settings, files=said.files))
+            _add(merged, Reading(values=said.values, settings=said.settings, files=said.files))
             files = dict(said.files)
             for kind in READERS:
                 if kind in files and kind not in read:
                     read.add(kind)
-                    found = self._file(kind, files[kind].value, {**merged.values, **known})
-                    merged.absorb(found)
+                    found = self._file(
+                        kind, files[kind].value, self._known(files, {**merged.values, **known})
+                    )
+                    _add(merged, found)
                     files = {**found.files, **files}
         return merged
+
+    def _known(self, files: Mapping[str, Given], known: Mapping[str, Given]) -> Mapping[str, Given]:
+        """What is known before a file is read: the processes that a launcher's file starts are."""
+        launcher = files.get("accelerate")
+        if launcher is None or "deepspeed" not in files or not known.keys().isdisjoint(ALTERNATIVES[0]):
+            return known
+        return {**self._file("accelerate", launcher.value, known).values, **known}
 
     def _file(self, kind: str, path: str, known: Mapping[str, Given]) -> Reading:
         row = READERS[kind]
@@ -121,6 +136,13 @@ def completed(job: Job, settings: Mapping[str, Given], reading: Reading) -> Job:
     changes["assumptions"] = (*job.assumptions, *dict.fromkeys(noted))
     changes["warnings"] = (*dict.fromkeys(reading.warnings), *job.warnings)
     return job.model_copy(update=changes)
+
+
+def _add(merged: Reading, said: Reading) -> None:
+    """Add a lower level; of words that say one thing in two ways it keeps none that a higher level has said."""
+    told = {word for group in ALTERNATIVES if not merged.values.keys().isdisjoint(group) for word in group}
+    values = {word: given for word, given in said.values.items() if word not in told}
+    merged.absorb(replace(said, values=values))
 
 
 def _refuse_several(merged: Reading) -> None:
@@ -195,33 +217,46 @@ READERS = {
 """The files a job can be told by; a job file stands before other tools' files."""
 
 
-def _framework(merged: Reading) -> Given:
-    """Whose implementation; one that only a file implies and that is not modelled gives way to the papers."""
+def names_of(given: Given | None, named: Callable[[str], str]) -> list[Given]:
+    """The parts of a comma-separated value or a list, each with the value's origin. Raises UsageError for an empty one."""
+    if given is None:
+        return []
+    parts = given.value if isinstance(given.value, list) else str(given.value).split(",")
+    texts = [str(part).strip() for part in parts]
+    if not all(texts):
+        raise UsageError(
+            f"{','.join(texts)!r}: a name is empty", hint="write them with commas between, like zero2,zero3"
+        )
+    return [Given(named(text), given.origin) for text in dict.fromkeys(texts)]
+
+
+def frameworks_of(merged: Reading) -> list[Given]:
+    """Whose implementations; one that only a file implies and that is not modelled gives way to the papers."""
     from zerocalc.frameworks import FRAMEWORKS
 
-    given = merged.values.get("framework")
-    if given is None:
-        return Given(PAPER, "default")
-    if isinstance(given.value, list):
-        return given
-    if given.value in FRAMEWORKS or given.origin.endswith("framework"):
-        return given
+    names = names_of(merged.values.get("framework"), str.lower)
+    if not names:
+        return [Given(PAPER, "default")]
+    first = names[0]
+    if first.value in FRAMEWORKS or first.origin == "flag" or first.origin.endswith("framework"):
+        return names
     merged.assumptions.append(
-        f"the file is {given.value}'s, answered in the papers' ideal (framework {PAPER})"
+        f"the file is {first.value}'s, answered in the papers' ideal (framework {PAPER})"
     )
-    return Given(PAPER, given.origin)
+    return [Given(PAPER, first.origin)]
 
 
-def _settings(merged: Reading, levels: Sequence[Reading]) -> dict[str, Given]:
-    """The settings that the framework has; others are warned of, but for a level's own, which are refused later."""
+def settings_of(merged: Reading, frameworks: Sequence[Given], *, own: Collection[str]) -> dict[str, Given]:
+    """The settings that one of the frameworks has; others are warned of, but for `own` ones, which are refused later."""
     from zerocalc.frameworks import framework_named
 
     if not merged.settings:
         return {}
-    framework = merged.values["framework"].value
-    own = {name for said in levels for name in said.settings}
-    rows = own | {row.name for row in framework_named(framework).SETTINGS}
-    foreign = [name for name in merged.settings if name not in rows]
+    rows = {row.name for given in frameworks for row in framework_named(given.value).SETTINGS}
+    foreign = [name for name in merged.settings if name not in rows and name not in own]
     if foreign:
-        merged.warnings.append(f"no effect in framework {framework}: {', '.join(foreign)}")
-    return {name: given for name, given in merged.settings.items() if name in rows}
+        names = ", ".join(given.value for given in frameworks)
+        merged.warnings.append(
+            f"no effect in framework {names}, which has no such settings: {', '.join(foreign)}"
+        )
+    return {name: given for name, given in merged.settings.items() if name not in foreign}

@@ -14,13 +14,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from zerocalc.discovery import OWN_NAME, SHARED_NAME, TOOL, has_tool, nearest
 from zerocalc.errors import FileError, SpecError, unknown_name
 from zerocalc.readers.convert import shown
 from zerocalc.readers.text import parse_toml, read_text
 from zerocalc.specs.budget import Budget, Limit, Project
 
-OWN_NAME, SHARED_NAME = "zerocalc.toml", "pyproject.toml"
-TOOL = "tool.zerocalc"
 _EXPECTED = {
     "metric": "the path of a number in the answer, like memory.gpu.peak_bytes",
     "max": "a size (72GiB), a share (90%) or a number",
@@ -117,25 +116,13 @@ class ProjectFile:
 
 def find_project(start: Path | None = None) -> Path:
     """The nearest project file. Raises FileError when there is none."""
-    folder = (start or Path.cwd()).absolute()
-    for candidate in (folder, *folder.parents):
-        own, shared = candidate / OWN_NAME, candidate / SHARED_NAME
-        if own.exists():
-            return own
-        if shared.is_file() and _has_tool(shared):
-            return shared
-        if (candidate / ".git").exists():
-            break
-    raise FileError(
-        f"no {OWN_NAME}, and no [{TOOL}] in a {SHARED_NAME}, here or above",
-        hint="write budgets there, or name the file with --config FILE",
-    )
-
-
-def _has_tool(path: Path) -> bool:
-    """Whether a pyproject.toml has budgets; one that cannot be read has none unless it mentions them."""
-    text = read_text(path)
-    return TOOL in text and "zerocalc" in (parse_toml(text, _label(path)).get("tool") or {})
+    found = nearest(start)
+    if found is None:
+        raise FileError(
+            f"no {OWN_NAME}, and no [{TOOL}] in a {SHARED_NAME}, here or above",
+            hint="write budgets there, or name the file with --config FILE",
+        )
+    return found
 
 
 def _label(path: Path) -> str:
@@ -172,7 +159,7 @@ def read_project(path: Path) -> ProjectFile:
 
 def _mentions(path: Path) -> bool:
     try:
-        return _has_tool(path)
+        return has_tool(path)
     except FileError:
         return False
 

@@ -26,7 +26,7 @@ def lora_layout(layout: Layout, *, rank: int, targets: Sequence[str]) -> Layout:
     """
     if not 1 <= rank <= MAX_RANK:
         raise SpecError(f"LoRA rank must be between 1 and {MAX_RANK:,} (got {rank:,})")
-    available = {_last_name(tensor) for tensor, _ in layout.grouped() if _is_linear(tensor)}
+    available = linear_names(layout)
     wanted = set(targets)
     if missing := sorted(wanted - available - {ALL_LINEAR}):
         raise SpecError(
@@ -37,6 +37,11 @@ def lora_layout(layout: Layout, *, rank: int, targets: Sequence[str]) -> Layout:
         raise SpecError("LoRA needs at least one target", hint=f"such as {ALL_LINEAR}")
     units = (replace(unit, tensors=tuple(_adapters(unit, wanted, rank))) for unit in layout.units)
     return Layout(units=tuple(unit for unit in units if unit.tensors))
+
+
+def linear_names(layout: Layout) -> set[str]:
+    """Name the modules that can be targeted, by the last part of their names."""
+    return {_last_name(tensor) for tensor, _ in layout.grouped() if _is_linear(tensor)}
 
 
 def _adapters(unit: Unit, targets: set[str], rank: int) -> Iterator[Tensor]:

@@ -123,6 +123,14 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("--deepspeed", "FILE", "a DeepSpeed configuration", paths_of("file")),
         Row("--accelerate", "FILE", "an Accelerate configuration", paths_of("file")),
         Row("--torchtitan", "FILE", "a torchtitan job file", paths_of("file")),
+        Row("--hub", "ID", "a Hugging Face model: fetches its config.json and tensor shapes, never weights"),
+        Row(
+            "--project",
+            "FILE",
+            "the project file whose job fills in what is not given (default: the nearest)",
+            paths_of("file"),
+        ),
+        Row("--no-project", "", "leave the project file out", is_flag=True),
         Row("--presets", "DIR", "your own presets, searched first [env: ZEROCALC_PRESETS]", paths_of("dir")),
     ),
 }
@@ -171,6 +179,12 @@ def output_options(function: F) -> F:
     for row in reversed(_OUTPUT):
         function = _option(row, "Output")(function)
     return function
+
+
+def hub_option(function: F) -> F:
+    """A model by its id on the Hub."""
+    row = next(row for row in SECTIONS["Files"] if row.flags == "--hub")
+    return _option(row, "Files")(function)
 
 
 def presets_option(function: F) -> F:

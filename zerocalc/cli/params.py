@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zerocalc.cli.options import command as _command
-from zerocalc.cli.options import model_argument, output_options, presets_option
+from zerocalc.cli.options import hub_option, model_argument, output_options, presets_option
 
 EXAMPLES = (
     "zerocalc params llama-3-8b",
@@ -15,6 +15,7 @@ EXAMPLES = (
 
 @_command("params", examples=EXAMPLES)
 @model_argument
+@hub_option
 @presets_option
 @output_options
 def command(**typed: Any) -> None:

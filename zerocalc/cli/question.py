@@ -7,21 +7,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.assemble import PAPER, READERS, Assembler, completed
+from zerocalc.assemble import READERS, Assembler, completed, frameworks_of, names_of, settings_of
 from zerocalc.cli.options import OUTPUT_WORDS
 from zerocalc.errors import UsageError
-from zerocalc.readers.reading import Given, Reading
+from zerocalc.readers.reading import Given, HubId, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from zerocalc.specs.job import Job
 
 FILE_WORDS = tuple(READERS)
-_ELSEWHERE = {*OUTPUT_WORDS, *FILE_WORDS, "presets", "set", "strategy", "framework", "require_fit", "model"}
+_ELSEWHERE = {
+    *OUTPUT_WORDS, *FILE_WORDS, "presets", "hub", "project", "no_project", "set", "strategy", "framework",
+    "require_fit", "model",
+}  # fmt: skip
 
 
-STARTING_POINTS = {"params": {"model": "1b"}, "micro-batch": {"micro_batch": 1}, "seq-len": {"seq_len": 1}}
+STARTING_POINTS: dict[str, dict[str, Any]] = {
+    "params": {"model": "1b"},
+    "micro-batch": {"micro_batch": 1},
+    "seq-len": {"seq_len": 1},
+}
 """What stands in for the unknown of `solve` until it is found."""
 
 
@@ -49,24 +56,70 @@ def question(typed: Mapping[str, Any], *, unknown: str = "") -> Question:
     """
     from zerocalc.resolve import resolve
 
-    flags = _flags(typed)
-    reading = Assembler().read([Reading(values=flags, files=_files(typed))])
+    own = _set_flags(typed.get("set") or ())
+    shared = _shared(typed)
+    levels = [Reading(values=_flags(typed), files=_files(typed), settings=own), *shared]
+    reading = Assembler().read(levels)
+    _refuse_network(reading, typed)
+    _mention(reading, shared)
     values = dict(reading.values)
     for word, start in STARTING_POINTS.get(unknown, {}).items():
         values.setdefault(word, Given(start, "default"))
-    strategies = _names(values.pop("strategy", None), _strategy_name)
-    named, frameworks = _known(_names(values.pop("framework", None), str.lower), reading, typed)
-    settings = {**_settings_of(named, reading), **_set_flags(typed.get("set") or ())}
+    strategies = names_of(values.pop("strategy", None), _strategy_name)
+    frameworks = frameworks_of(reading)
+    settings = settings_of(reading, frameworks, own=own)
     if strategies:
         values["strategy"] = strategies[0]
-    values["framework"] = named[0]
-    folder = presets_dir(typed)
+    values["framework"] = frameworks[0]
     job = resolve(
-        _job_words(values), settings, presets_dir=folder, default_gpus=1 if unknown == "gpus" else None
+        _job_words(values),
+        settings,
+        presets_dir=presets_dir(typed, reading),
+        default_gpus=1 if unknown == "gpus" else None,
     )
     job = completed(job, settings, reading)
     by_flag = bool(typed.get("strategy")) or len(strategies) > 1
-    return Question(job, tuple(given.value for given in strategies) if by_flag else (), frameworks)
+    several = tuple(given.value for given in frameworks) if len(frameworks) > 1 else ()
+    return Question(job, tuple(given.value for given in strategies) if by_flag else (), several)
+
+
+def _shared(typed: Mapping[str, Any]) -> list[Reading]:
+    """What the project file says for all its jobs, when there is one and it is not left out.
+
+    Raises FileError and SpecError, with file and line, for one that is wrong.
+    """
+    from zerocalc.discovery import nearest
+
+    if typed.get("no_project"):
+        return []
+    path = Path(typed["project"]) if typed.get("project") else nearest(fenced=True)
+    if path is None:
+        return []
+    from zerocalc.assemble import level
+    from zerocalc.project import read_project
+
+    file = read_project(path)
+    return [level(file.project.job, f"{file.label}:{file.lines.of(key='job')}", file.base)]
+
+
+def _mention(reading: Reading, shared: Sequence[Reading]) -> None:
+    """Say that the project file has a part in the answer."""
+    for said in shared:
+        used = [given for name, given in said.values.items() if reading.values.get(name) is given]
+        used += [given for name, given in said.files.items() if reading.files.get(name) is given]
+        if used:
+            label = used[0].origin.removeprefix("file:").split(":")[0]
+            reading.assumptions.append(
+                f"{label}: its job gives what is not given here; --no-project leaves it out"
+            )
+
+
+def _refuse_network(reading: Reading, typed: Mapping[str, Any]) -> None:
+    hub = reading.files.get("hub")
+    if hub is not None and not typed.get("hub"):
+        raise UsageError(
+            f"{hub.origin}: a file asks for the network", hint=f"ask yourself: --hub {hub.value}"
+        )
 
 
 def one(asked: Question) -> Question:
@@ -81,15 +134,27 @@ def one(asked: Question) -> Question:
 
 
 def required_model(typed: Mapping[str, Any]) -> str:
-    """MODEL, where nothing else can name it. Raises UsageError when it is missing."""
+    """MODEL, or what --hub names. Raises UsageError when both or neither is there."""
+    if (hub := _hub(typed)) is not None:
+        return hub
     if typed.get("model") is None:
         raise UsageError("which model?", hint="give a preset (llama-3-8b) or a path (./config.json)")
     return str(typed["model"])
 
 
-def presets_dir(typed: Mapping[str, Any]) -> Path | None:
-    """The folder of the user's own presets, by flag or by environment."""
-    folder = typed.get("presets") or os.environ.get("ZEROCALC_PRESETS")
+def _hub(typed: Mapping[str, Any]) -> HubId | None:
+    """The model that --hub names. Raises UsageError beside a MODEL."""
+    if not typed.get("hub"):
+        return None
+    if typed.get("model") is not None:
+        raise UsageError("MODEL and --hub both name the model", hint="give one of them")
+    return HubId(str(typed["hub"]).strip())
+
+
+def presets_dir(typed: Mapping[str, Any], reading: Reading | None = None) -> Path | None:
+    """The folder of the user's own presets, by flag, by file or by environment."""
+    named = reading.files.get("presets") if reading is not None else None
+    folder = typed.get("presets") or (named.value if named else None) or os.environ.get("ZEROCALC_PRESETS")
     return Path(folder) if folder else None
 
 
@@ -97,7 +162,7 @@ def _flags(typed: Mapping[str, Any]) -> dict[str, Given]:
     """What was typed, as words of the job; an option that was not given is absent."""
     words = {name: value for name, value in typed.items() if name not in _ELSEWHERE}
     words |= {name: ",".join(typed[name]) for name in ("strategy", "framework") if typed.get(name)}
-    words["model"] = typed.get("model")
+    words["model"] = _hub(typed) or typed.get("model")
     given = {
         name: value
         for name, value in words.items()
@@ -119,49 +184,6 @@ def _strategy_name(text: str) -> str:
     from zerocalc.strategies import strategy_named
 
     return strategy_named(text).name
-
-
-def _names(given: Given | None, named: Callable[[str], str]) -> list[Given]:
-    """The parts of a comma-separated value or a list, each with the value's origin."""
-    if given is None:
-        return []
-    parts = given.value if isinstance(given.value, list) else str(given.value).split(",")
-    texts = [str(part).strip() for part in parts]
-    if not all(texts):
-        raise UsageError(
-            f"{','.join(texts)!r}: a name is empty", hint="write them with commas between, like zero2,zero3"
-        )
-    return [Given(named(text), given.origin) for text in dict.fromkeys(texts)]
-
-
-def _known(
-    frameworks: list[Given], reading: Reading, typed: Mapping[str, Any]
-) -> tuple[list[Given], tuple[str, ...]]:
-    """The frameworks to answer in; one that only a file implies and that is not modelled gives way to the papers."""
-    from zerocalc.frameworks import FRAMEWORKS
-
-    if not frameworks:
-        return [Given(PAPER, "default")], ()
-    if not typed.get("framework") and frameworks[0].value not in FRAMEWORKS:
-        reading.assumptions.append(
-            f"the file is {frameworks[0].value}'s, answered in the papers' ideal (framework {PAPER})"
-        )
-        return [Given(PAPER, frameworks[0].origin)], ()
-    return frameworks, tuple(given.value for given in frameworks) if len(frameworks) > 1 else ()
-
-
-def _settings_of(frameworks: list[Given], reading: Reading) -> dict[str, Given]:
-    """The file's settings that a framework asked for has; the others are named in a warning, not dropped silently."""
-    from zerocalc.frameworks import framework_named
-
-    if not reading.settings:
-        return {}
-    rows = {row.name for given in frameworks for row in framework_named(given.value).SETTINGS}
-    foreign = [name for name in reading.settings if name not in rows]
-    if foreign:
-        names = ", ".join(given.value for given in frameworks)
-        reading.warnings.append(f"no effect in framework {names}: {', '.join(foreign)}")
-    return {name: given for name, given in reading.settings.items() if name in rows}
 
 
 def _set_flags(pairs: Sequence[str]) -> dict[str, Given]:

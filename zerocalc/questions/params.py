@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerocalc.architectures.counts import count_params
 from zerocalc.errors import UsageError
-from zerocalc.readers.reading import Given
+from zerocalc.readers.reading import Given, HubId
 from zerocalc.resolve import Givens
 from zerocalc.resolve_model import architecture_named
 from zerocalc.results import Answer, Resolved
@@ -60,12 +60,12 @@ class Counts(Answer):
 
 
 def params(model: str, *, presets_dir: Path | None = None) -> Counts:
-    """Count a preset, a config.json, a safetensors file or a folder with either.
+    """Count a preset, a config.json, a safetensors file or a folder with either, or a model on the Hub.
 
     Raises UsageError for a bare count, which has no tensors to count; FileError and UnknownNameError as reading it does.
     """
     givens = Givens({"model": Given(model, "flag")}, presets_dir)
-    text = givens.text("model") or ""
+    text = model if isinstance(model, HubId) else givens.text("model") or ""
     architecture, origin = architecture_named(givens, text)
     if architecture is None:
         raise UsageError(

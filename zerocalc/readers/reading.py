@@ -8,6 +8,12 @@ from typing import Any
 from zerocalc.records import Record
 
 
+class HubId(str):
+    """A model by its id on the Hugging Face Hub, asked for by name: what the network is for."""
+
+    __slots__ = ()
+
+
 @dataclass(eq=False, repr=False)
 class Given(Record):
     """A value and where it came from, such as `file:ds_config.json:zero_optimization.stage`."""

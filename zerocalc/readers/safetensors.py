@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from zerocalc.errors import FileError
 from zerocalc.layout import Architecture, Tie
 from zerocalc.readers.grouping import Stored, grouped_layout
+from zerocalc.readers.huggingface import CONFIG_NAME
 from zerocalc.readers.text import parse_json, read_text
 from zerocalc.units import MAX_PARAMS, ceil_div
 
@@ -38,7 +39,7 @@ DTYPE_BITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
     """One tensor of a header and where its bytes lie."""
 
     tensor: Stored
@@ -56,17 +57,25 @@ def read_layout(path: str | Path) -> Architecture:
     that do not fit their shape.
     """
     root = Path(path)
-    files = _files(root)
-    entries = [_read_header(file) for file in files]
-    tensors = [entry.tensor for header in entries for entry in header]
+    folder = root if root.is_dir() else root.parent
+    headers = [_read_header(file) for file in _files(root)]
+    return layout_of(headers, str(path), config=folder / CONFIG_NAME)
+
+
+def layout_of(headers: Sequence[Sequence[Entry]], label: str, *, config: Path | None) -> Architecture:
+    """Group the tensors of a model's headers, one a file; a config beside them may declare ties.
+
+    Raises FileError for no tensors, a name that two files hold, and more parameters than are supported.
+    """
+    tensors = [entry.tensor for header in headers for entry in header]
     if not tensors:
-        raise FileError(f"{path}: holds no tensors")
-    _refuse_repeated(tensors, str(path))
-    shared = [_shared_storage(header) for header in entries]
-    ties = tuple(tie for found, _ in shared for tie in found) + _ties_of_config(root, tensors)
+        raise FileError(f"{label}: holds no tensors")
+    _refuse_repeated(tensors, label)
+    shared = [_shared_storage(header) for header in headers]
+    ties = tuple(tie for found, _ in shared for tie in found) + _ties_of_config(config, tensors)
     layout, notes = grouped_layout(tensors, ties)
     if layout.num_params > MAX_PARAMS:
-        raise FileError(f"{path}: more than {MAX_PARAMS:,} parameters")
+        raise FileError(f"{label}: more than {MAX_PARAMS:,} parameters")
     overlaps = tuple(note for _, found in shared for note in found)
     return Architecture("safetensors", layout, None, (*notes, *overlaps))
 
@@ -106,7 +115,7 @@ def _shards(index: Path) -> list[Path]:
     return [index.parent / name for name in shards]
 
 
-def _read_header(file: Path) -> list[_Entry]:
+def _read_header(file: Path) -> list[Entry]:
     """Read one file's header and check it against the file's size."""
     try:
         with file.open("rb") as stream:
@@ -131,10 +140,10 @@ def _read_header(file: Path) -> list[_Entry]:
     if not isinstance(value, dict):
         raise FileError(f"{file}: the header is no JSON object")
     space = size - _LENGTH_BYTES - length
-    return [_entry(file, name, item, space) for name, item in value.items() if name != "__metadata__"]
+    return [entry_of(str(file), name, item, space) for name, item in value.items() if name != "__metadata__"]
 
 
-def _entry(file: Path, name: str, item: object, space: int) -> _Entry:
+def entry_of(file: str, name: str, item: object, space: int) -> Entry:
     """Check one tensor: known dtype, sizes that are whole numbers, bytes that lie in the file and fit the shape."""
     label = f"{file}: tensor {name[:100]!r}"
     if not isinstance(item, dict):
@@ -157,7 +166,7 @@ def _entry(file: Path, name: str, item: object, space: int) -> _Entry:
         raise FileError(
             f"{label} has {end - begin:,} bytes, which do not fit {dtype} of shape {str(shape)[:100]}"
         )
-    return _Entry(Stored(name, tuple(shape), dtype), begin, end)
+    return Entry(Stored(name, tuple(shape), dtype), begin, end)
 
 
 def _whole_numbers(value: object) -> TypeGuard[list[int]]:
@@ -174,11 +183,11 @@ def _refuse_repeated(tensors: Sequence[Stored], label: str) -> None:
         seen.add(tensor.name)
 
 
-def _shared_storage(entries: Sequence[_Entry]) -> tuple[list[Tie], list[str]]:
+def _shared_storage(entries: Sequence[Entry]) -> tuple[list[Tie], list[str]]:
     """Find names for the same bytes, which are ties, and ranges that overlap in part, which are only named."""
     ties: list[Tie] = []
     notes: list[str] = []
-    firsts: list[_Entry] = []
+    firsts: list[Entry] = []
     for entry in sorted((e for e in entries if e.end > e.begin), key=lambda e: (e.begin, e.end)):
         if firsts and (firsts[-1].begin, firsts[-1].end) == (entry.begin, entry.end):
             ties.append(Tie(entry.tensor.name, firsts[-1].tensor.name))
@@ -192,17 +201,16 @@ def _shared_storage(entries: Sequence[_Entry]) -> tuple[list[Tie], list[str]]:
     return ties, notes
 
 
-def _ties_of_config(root: Path, tensors: Sequence[Stored]) -> tuple[Tie, ...]:
+def _ties_of_config(config: Path | None, tensors: Sequence[Stored]) -> tuple[Tie, ...]:
     """Take the ties that a config.json beside the weights declares, where both names are stored alike."""
     from zerocalc.architectures import architecture
     from zerocalc.errors import ZerocalcError
-    from zerocalc.readers.huggingface import CONFIG_NAME, read_config
+    from zerocalc.readers.huggingface import read_config
 
-    folder = root if root.is_dir() else root.parent
-    if not (folder / CONFIG_NAME).is_file():
+    if config is None or not config.is_file():
         return ()
     try:
-        declared = architecture(read_config(folder)).layout.ties
+        declared = architecture(read_config(config)).layout.ties
     except ZerocalcError:
         return ()
     shapes = {tensor.name: tensor.shape for tensor in tensors}

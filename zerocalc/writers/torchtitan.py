@@ -97,7 +97,7 @@ def _parallelism(job: Job) -> dict[str, Any]:
 
 def _checkpointing(job: Job) -> dict[str, str]:
     """The mode, and which operations or layers the selective one computes again."""
-    keys = {"mode": job.workload.checkpointing}
+    keys: dict[str, str] = {"mode": job.workload.checkpointing}
     if keys["mode"] == "selective":
         settings = given_settings(job)
         layers = settings.get("selective_policy") == "layers"
