@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -742,3 +743,11 @@ def test_loading_a_job_is_quick():
         return time.perf_counter() - start
 
     assert min(seconds() for _ in range(5)) < 0.008
+
+
+def test_a_pipe_and_a_link_that_leads_nowhere_are_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "gpus.toml")
+    (tmp_path / "nodes.toml").symlink_to("nodes.toml")
+    for kind in ("gpus", "nodes"):
+        with pytest.raises(FileError, match=f"{kind}.toml"):
+            presets.list_presets(kind, directory=tmp_path)

@@ -203,7 +203,8 @@ def _files(folder: Path, kind: str) -> list[Path]:
         raise FileError(
             f"{many} is a file, not a directory", hint=f"put {kind}.toml, or files {kind}/*.toml, there"
         )
-    return ([single] if _is(single, Path.exists) else []) + sorted(many.glob("*.toml"))
+    named = _is(single, Path.exists) or single.is_symlink()  # A link that leads nowhere is not passed over.
+    return ([single] if named else []) + sorted(many.glob("*.toml"))
 
 
 def _is(path: Path, test: Callable[[Path], bool]) -> bool:
@@ -217,6 +218,8 @@ def _is(path: Path, test: Callable[[Path], bool]) -> bool:
 def _read(path: Path) -> str:
     """Read a text file of bounded size. Raises FileError when that fails or it is not UTF-8."""
     try:
+        if path.is_fifo():
+            raise FileError(f"{path}: not a regular file")
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE_BYTES + 1)
         if len(data) > LARGEST_FILE_BYTES:
