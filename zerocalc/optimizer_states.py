@@ -28,8 +28,11 @@ class StateLine(Record):
 
 
 def optimizer_lines(part: Part, optimizer: OptimizerSpec, shards: int) -> Iterator[StateLine]:
-    """The optimizer states of one trained part on the rank that holds most; one flat K where shapes do not matter."""
-    if not optimizer.needs_shapes or part.layout.anonymous:
+    """The optimizer states of one trained part on the rank that holds most; one flat K where shapes do not matter.
+
+    Nor do they where only some of a layout's parameters are trained: which tensors those are is not known.
+    """
+    if not optimizer.needs_shapes or not part.shapes_known:
         yield StateLine(
             "optimizer_states",
             apply(

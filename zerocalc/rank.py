@@ -11,13 +11,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import SpecError, UsageError
-from zerocalc.layout import Dimensions, Layout, Tensor, Unit
+from zerocalc.layout import Dimensions, Kind, Layout, Tensor, Unit
 from zerocalc.records import Record
 from zerocalc.strategies import Strategy, strategy_named
 from zerocalc.units import ceil_div, dtype_bytes
 
 if TYPE_CHECKING:
     from zerocalc.specs.job import Job, ModelSpec, Parallelism
+
+
+LINEAR_KINDS: tuple[Kind, ...] = ("matrix", "shared_expert", "expert")
+"""Weights that FP8 training copies: neither embedding, head, router, norms nor biases."""
 
 
 @dataclass(eq=False, repr=False)
@@ -47,6 +51,19 @@ class Part(Record):
     def grad_bytes(self) -> int | Fraction:
         """Bytes of one gradient element as held."""
         return dtype_bytes(self.grad_dtype)
+
+    @property
+    def shapes_known(self) -> bool:
+        """Whether the layout's tensors are the part's own: not where some of them are trained and some are not."""
+        return not self.layout.anonymous and bool(self.layout.num_params == self.num_params)
+
+    @property
+    def num_linear_params(self) -> Any:
+        """Weights of the layers' matrix multiplications, by their share of the layout; all of a bare count."""
+        if self.layout.anonymous:
+            return self.num_params
+        weights = self.layout.num_params_where(*LINEAR_KINDS)
+        return ceil_div(self.num_params * weights, self.layout.num_params)
 
 
 @dataclass(eq=False, repr=False)
@@ -196,7 +213,8 @@ def rank_views(job: Job) -> list[RankView]:
             num_ranks=job.parallelism.world_size // job.parallelism.pp * len(numbers),
             job=job,
             strategy=strategy,
-            parts=tuple(_parts(layout, job, strategy, numbers[0])) + tuple(p for parts in others for p in parts),
+            parts=tuple(_parts(layout, job, strategy, numbers[0]))
+            + tuple(p for parts in others for p in parts),
             layout=layout,
             stage=numbers[0],
             is_last_stage=numbers[-1] == job.parallelism.pp - 1,

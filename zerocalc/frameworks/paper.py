@@ -89,14 +89,26 @@ def tier_of(view: RankView, state: State) -> Tier:
 
 def state_terms(view: RankView, part: Part) -> Iterator[Term]:
     """Parameters, and for trained parts gradients and optimizer states, each on its tier."""
-    per_param = part.param_bytes + view.job.precision.extra_param_bytes * part.trainable
-    yield _state_term(view, part, "params", ALWAYS, "params", _flat(view, part, "params", per_param))
+    yield _state_term(view, part, "params", ALWAYS, "params", _flat(view, part, "params", part.param_bytes))
     if not part.trainable:
         return
+    if view.job.precision.extra_param_bytes:
+        yield _weight_copies(view, part)
     live = GRADS_LIVE if view.job.workload.grad_accum == 1 else (FORWARD_BACKWARD, *GRADS_LIVE)
     yield _state_term(view, part, "grads", live, "grads", _flat(view, part, "grads", part.grad_bytes))
     for line in optimizer_lines(part, view.job.optimizer, shards_of(view, part, "optimizer_states")):
         yield _state_term(view, part, "optimizer_states", ALWAYS, line.name, line.amount)
+
+
+def _weight_copies(view: RankView, part: Part) -> Term:
+    """FP8 training's further copies of the weights of matrix multiplications, sharded as the parameters are."""
+    amount = apply(
+        state_bytes,
+        num_params=part.num_linear_params,
+        bytes_per_param=view.job.precision.extra_param_bytes,
+        shards=shards_of(view, part, "params"),
+    )
+    return _state_term(view, part, "params", ALWAYS, "weight_copies", amount)
 
 
 def shards_of(view: RankView, part: Part, state: State) -> int:
@@ -146,7 +158,7 @@ def _working_memory(view: RankView, settings: dict[str, Any]) -> Iterator[Term]:
     """The largest gathered unit, whole on the GPU while it computes, with its gradients."""
     if "params" not in view.strategy.shards or not view.shape_known:
         return
-    part = view.parts[0]
+    part = next((p for p in view.parts if p.name != "adapter"), view.parts[0])
     if part.shard_ranks == 1 and tier_of(view, "params") == "gpu":
         return
     offloaded = view.job.offload.params != "none"

@@ -36,7 +36,10 @@ def state_terms(view: RankView, part: Part, settings: Mapping[str, Any]) -> Iter
     elements = buffer_elements(view, part, settings)
     grads = grad_dtype(view.job, settings)
     shards = int(part.shard_ranks) if "optimizer_states" in view.strategy.shards else 1
-    yield _term(part, "params", "params", _buffer(elements, part.param_bytes + extra, 1))
+    yield _term(part, "params", "params", _buffer(elements, part.param_bytes, 1))
+    if extra:
+        copies = apply(state_bytes, num_params=part.num_linear_params, bytes_per_param=extra, shards=1)
+        yield _term(part, "params", "weight_copies", copies)
     yield _term(part, "grads", "grads", _buffer(elements, dtype_bytes(grads), 1))
     if needs_fp32_copy(view, grads, settings):
         copy = _buffer(elements, dtype_bytes("fp32"), shards)
@@ -80,7 +83,7 @@ def _optimizer_states(
 ) -> Iterator[tuple[str, Applied | Grouped]]:
     """Master weights and moments of one rank's share: one flat K, or tensor by tensor where shapes matter."""
     optimizer = view.job.optimizer
-    if optimizer.needs_shapes and not part.layout.anonymous:
+    if optimizer.needs_shapes and part.shapes_known:
         for line in optimizer_lines(part, optimizer, shards):
             yield line.name, line.amount
         return

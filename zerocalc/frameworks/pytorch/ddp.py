@@ -38,6 +38,7 @@ from zerocalc.frameworks.pytorch.states import (
 from zerocalc.frameworks.pytorch.turn import held, say_activations, turn_of
 from zerocalc.frameworks.pytorch.unused import marks_messages, marks_terms
 from zerocalc.frameworks.terms import ALWAYS, BACKWARD_END, FORWARD_BACKWARD, Collective, Plan, Term
+from zerocalc.layout import anonymous_layout
 from zerocalc.units import dtype_bytes
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def plan(view: RankView, settings: Settings) -> Plan:
     setup = setup_of(view, settings, casts=False)
     answer = Plan()
     for part in view.parts:
-        holding = Holding(part, whole(part), whole(part), part.layout, num_tensors(part))
-        add_states(setup, answer, holding)
+        local = part.layout if part.shapes_known else anonymous_layout(part.num_params)
+        add_states(setup, answer, Holding(part, whole(part), whole(part), local, num_tensors(part)))
     finish(setup, answer)
     return answer
 

@@ -145,22 +145,27 @@ def _temporaries(setup: Setup, holding: Holding) -> Evaluated | None:
 
 
 def _optimizer_amounts(setup: Setup, holding: Holding) -> Iterator[tuple[str, Evaluated]]:
-    optimizer, precision, types = setup.view.job.optimizer, setup.view.job.precision, setup.types
-    if optimizer.row is None:
-        master = dtype_bytes(precision.master_dtype) if precision.master_dtype else 0
-        yield "optimizer_states", holding.optimizer.bytes_of(max(optimizer.bytes_per_param - master, 0))
-        return
+    optimizer, types = setup.view.job.optimizer, setup.types
     if optimizer.needs_shapes and not holding.local.anonymous:
         part = replace(holding.part, layout=holding.local, num_params=holding.local.num_params)
         for line in optimizer_lines(part, optimizer, 1):
             if line.name != "master_weights":
                 yield line.name, line.amount
+    elif optimizer.needs_shapes or optimizer.row is None:
+        yield "optimizer_states", holding.optimizer.bytes_of(_without_master(setup))
     else:
         own = {"moment": types.moment, "param": types.storage}
         for state in (*optimizer.precision_row.extra_states, *optimizer.row.states):
             yield state.name, holding.optimizer.bytes_of(dtype_bytes(own.get(state.dtype, state.dtype)))
-    if optimizer.name in COUNTED_STEPS:
+    if optimizer.row is not None and optimizer.name in COUNTED_STEPS:
         yield "step", apply(counter_bytes, num_tensors=holding.num_tensors, counter_bytes_each=COUNTER_BYTES)
+
+
+def _without_master(setup: Setup) -> Any:
+    """K less the master weights, which are PyTorch's parameters themselves."""
+    precision = setup.view.job.precision
+    master = dtype_bytes(precision.master_dtype) if precision.master_dtype else 0
+    return max(setup.view.job.optimizer.bytes_per_param - master, 0)
 
 
 def buffers_terms(setup: Setup) -> Iterator[Term]:
