@@ -5,7 +5,7 @@ Ranks that hold the same form a rank class; pipeline stages make several.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -53,6 +53,11 @@ class Part(Record):
         return dtype_bytes(self.grad_dtype)
 
     @property
+    def forward_only(self) -> bool:
+        """Whether it belongs to a further model, held beside the trained one: nothing of it runs backward."""
+        return ":" in self.name
+
+    @property
     def shapes_known(self) -> bool:
         """Whether the layout's tensors are the part's own: not where some of them are trained and some are not."""
         return not self.layout.anonymous and bool(self.layout.num_params == self.num_params)
@@ -96,7 +101,7 @@ class RankView(Record):
     @property
     def num_model_params(self) -> Any:
         """Parameters of the trained model on this rank, before sharding."""
-        return sum(part.num_params for part in self.parts if ":" not in part.name)
+        return sum(part.num_params for part in self.parts if not part.forward_only)
 
 
 def check_parallelism(parallelism: Parallelism) -> None:
@@ -165,11 +170,11 @@ def _tied_head(layout: Layout) -> Unit | None:
     return None
 
 
-def stage_layouts(layout: Layout, parallelism: Parallelism) -> list[tuple[list[int], Layout]]:
+def stage_layouts(layout: Layout, parallelism: Parallelism) -> list[tuple[Sequence[int], Layout]]:
     """What each pipeline stage's ranks hold of a layout, equal stages together, before data-parallel sharding."""
     p = parallelism
     if layout.anonymous:
-        return [(list(range(p.pp)), _anonymous_share(layout, p))]
+        return [(range(p.pp), _anonymous_share(layout, p))]
     if p.pp > 1 and layout.num_layers < p.pp:
         raise UsageError(
             f"--pp {p.pp}: the model has only {layout.num_layers} layers",
@@ -223,7 +228,7 @@ def rank_views(job: Job) -> list[RankView]:
     ]
 
 
-def _stage_name(numbers: list[int]) -> str:
+def _stage_name(numbers: Sequence[int]) -> str:
     """`stage 0` or `stages 1-14`."""
     if len(numbers) == 1:
         return f"stage {numbers[0]}"

@@ -76,5 +76,48 @@ def test_of_a_bare_count_every_parameter_is_copied():
 @pytest.mark.parametrize("framework", ["paper", "pytorch", "megatron"])
 @pytest.mark.parametrize(("optimizer", "states"), [("adam8bit", 2 + 8 / 256), ("muon", 2), ("adafactor", 0)])
 def test_a_bare_count_costs_what_a_large_matrix_does(framework, optimizer, states):
-    memory = gpu("8b", gpus=1, strategy="ddp", framework=framework, optimizer=optimizer, precision="bf16-pure")
+    memory = gpu(
+        "8b", gpus=1, strategy="ddp", framework=framework, optimizer=optimizer, precision="bf16-pure"
+    )
     assert held(memory, state="optimizer_states") == pytest.approx(states * 8 * 10**9, rel=1e-9, abs=4)
+
+
+def gathers(**words):
+    """Bytes that are gathered in forward and in backward, by part."""
+    job = zerocalc.job("llama-3-8b", gpus=8, strategy="zero3", **words)
+    rows = zerocalc.estimate(job).results[0].communication.collectives
+    return {(row.part, row.phase): row.sent_bytes for row in rows if row.op == "all_gather"}
+
+
+def test_a_reference_model_runs_forward_only():
+    found = gathers(also=["reference:llama-3-8b"])
+    whole = 7 * 2 * PARAMS // 8
+    assert found == {
+        ("dense", "forward"): whole,
+        ("dense", "backward"): whole,
+        ("reference:llama-3-8b", "forward"): whole,
+    }
+
+
+def test_a_frozen_base_is_gathered_for_its_adapter_s_backward_too():
+    assert {phase for part, phase in gathers(lora_rank=8) if part == "frozen"} == {"forward", "backward"}
+
+
+def test_the_largest_layer_of_several_models_is_the_working_memory():
+    """A teacher's embedding of 128256 x 8192, without gradients, beside the student's of 128256 x 4096 with them."""
+    words = {"gpus": 8, "strategy": "zero3"}
+    student = held(gpu(**words), name="gathered_unit")
+    assert student == 2 * 2 * 128256 * 4096
+    taught = held(gpu(also=["teacher:llama-3.1-405b"], **words), name="gathered_unit")
+    assert (
+        taught == 2 * 3_187_703_808
+    )  # a layer of 405B: 16384 wide, 53248 inside, 8 of 128 heads for keys and values
+
+
+def test_experts_that_lie_whole_are_not_gathered():
+    """Mixtral over 8 expert-parallel ranks: each keeps its expert, so only the rest of a layer is gathered."""
+    memory = gpu("mixtral-8x7b", gpus=8, ep=8, strategy="zero3")
+    embedding, rest = 32000 * 4096, 2 * 4096 * 4096 + 2 * 1024 * 4096 + 8 * 4096 + 2 * 4096
+    assert held(memory, name="gathered_unit") == 4 * max(embedding, rest)
+    more = gpu("mixtral-8x7b", gpus=16, ep=8, strategy="zero3")
+    assert held(more, name="gathered_unit") == 4 * (rest + 3 * 4096 * 14336)

@@ -155,25 +155,43 @@ def _secondary_params(view: RankView, part: Part, settings: dict[str, Any]) -> I
 
 
 def _working_memory(view: RankView, settings: dict[str, Any]) -> Iterator[Term]:
-    """The largest gathered unit, whole on the GPU while it computes, with its gradients."""
+    """What is gathered at once, whole on the GPU while it computes: of several models the one that takes most."""
     if "params" not in view.strategy.shards or not view.shape_known:
-        return
-    part = next((p for p in view.parts if p.name != "adapter"), view.parts[0])
-    if part.shard_ranks == 1 and tier_of(view, "params") == "gpu":
         return
     offloaded = view.job.offload.params != "none"
     by_operator = (settings["working_memory"] or ("operator" if offloaded else "unit")) == "operator"
-    unit_params = view.layout.largest_tensor.numel if by_operator else view.layout.largest_unit
-    trained = any(p.trainable and p.name in {"dense", "expert"} for p in view.parts)
-    yield Term(
-        name="gathered_operator" if by_operator else "gathered_unit",
-        phases=(FORWARD_BACKWARD,),
-        amount=apply(
-            gathered_bytes,
-            unit_params=unit_params,
-            param_bytes=part.param_bytes,
-            grad_bytes=part.grad_bytes if trained else 0,
-        ),
+    amounts = [_gathered(parts, by_operator=by_operator) for parts in _gathered_models(view)]
+    if amounts:
+        yield Term(
+            name="gathered_operator" if by_operator else "gathered_unit",
+            phases=(FORWARD_BACKWARD,),
+            amount=max(amounts, key=lambda amount: amount.value),
+        )
+
+
+def _gathered_models(view: RankView) -> Iterator[list[Part]]:
+    """The parts of each model whose parameters do not lie whole on the GPU; adapters are too small to matter."""
+    offloaded = tier_of(view, "params") != "gpu"
+    models: dict[str, list[Part]] = {}
+    for part in view.parts:
+        dealt = part.shard_ranks > 1 or offloaded
+        if dealt and part.name != "adapter" and not part.layout.anonymous:
+            models.setdefault(part.name if part.forward_only else "", []).append(part)
+    yield from models.values()
+
+
+def _gathered(parts: list[Part], *, by_operator: bool) -> Applied:
+    """The largest unit or operator of one model, with its gradients where it is trained."""
+    layouts = {id(part.layout): part.layout for part in parts}.values()
+    sizes: dict[tuple[str, int], Any] = {}
+    for unit in (unit for layout in layouts for unit in layout.units):
+        sizes[unit.name, unit.first] = sizes.get((unit.name, unit.first), 0) + unit.numel
+    largest = max(layout.largest_tensor.numel for layout in layouts) if by_operator else max(sizes.values())
+    return apply(
+        gathered_bytes,
+        unit_params=largest,
+        param_bytes=parts[0].param_bytes,
+        grad_bytes=parts[0].grad_bytes if any(part.trainable for part in parts) else 0,
     )
 
 
@@ -250,7 +268,8 @@ def _group_size(view: RankView, part: Part, row: Pass, settings: dict[str, Any])
 def _collectives(view: RankView, part: Part, settings: dict[str, Any]) -> Iterator[Collective]:
     """What one part sends in an optimizer step."""
     for row in _active(view, settings):
-        if part.trainable or not row.only_trainable:
+        runs = not part.forward_only or row.phase == "forward"
+        if runs and (part.trainable or not row.only_trainable):
             yield _collective(view, part, row, settings)
 
 
@@ -306,8 +325,9 @@ def _fits_node(view: RankView, row: Pass, size: int) -> bool:
 def _traffic(view: RankView, terms: list[Term]) -> Iterator[Traffic]:
     """Bytes over PCIe and to NVMe: each state that rests there, as often as the step reads and writes it."""
     accum = view.job.workload.grad_accum
-    loads = (3 if view.job.workload.checkpointing == "full" else 2) * accum
+    trained_loads = 3 if view.job.workload.checkpointing == "full" else 2
     for part in view.parts:
+        loads = accum * (1 if part.forward_only else trained_loads)
         here = {
             term.state: term for term in terms if term.part == part.name and term.name != "secondary_params"
         }
@@ -360,7 +380,7 @@ def _say(view: RankView, answer: Plan, settings: dict[str, Any]) -> None:
             "gathered working memory of sharded parameters (needs tensor shapes, not just a count)"
         )
     for part in view.parts:
-        if view.strategy.shards and part.shard_ranks == 1 and ":" not in part.name:
+        if view.strategy.shards and part.shard_ranks == 1 and not part.forward_only:
             answer.warnings.append(
                 f"{view.strategy.name} over a group of one: the {part.name} states of "
                 f"{parallelism.world_size} GPU(s) are not sharded"

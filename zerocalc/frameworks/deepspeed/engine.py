@@ -189,8 +189,8 @@ class Engine:
 
 def engine_of(view: RankView, settings: Mapping[str, Any]) -> Engine:
     """Resolve a rank class into what the engine would build."""
-    own = tuple(part for part in view.parts if ":" not in part.name)
-    others = tuple(part for part in view.parts if ":" in part.name)
+    own = tuple(part for part in view.parts if not part.forward_only)
+    others = tuple(part for part in view.parts if part.forward_only)
     return Engine(view, settings, tuple(_groups(view, own)), others)
 
 

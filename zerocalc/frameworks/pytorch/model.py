@@ -178,7 +178,7 @@ WRAPS: Mapping[str, Callable[[Unit, bool], Place]] = {
 
 def own_parts(view: RankView) -> list[Part]:
     """The parts of the trained model, its adapter among them."""
-    return [part for part in view.parts if ":" not in part.name]
+    return [part for part in view.parts if not part.forward_only]
 
 
 def shapes_known(view: RankView) -> bool:
@@ -193,7 +193,7 @@ def groups_of(view: RankView, wrap: str) -> list[Group]:
         names = {part.name for part in own_parts(view) if (part.shard_ranks, part.replicas) == key}
         answer.append(Group(*key, blocks=tuple(_blocks(_sources(view), WRAPS[wrap], names))))
     for part in view.parts:
-        if ":" in part.name:
+        if part.forward_only:
             blocks = tuple(
                 _blocks([(part.layout, {"dense": part, "expert": part})], WRAPS[wrap], {part.name})
             )
