@@ -112,3 +112,11 @@ def test_frameworks_side_by_side_get_a_column():
     assert "Strategy Framework Params" in text
     assert "DDP paper 140.0" in text
     assert "DDP other 140.0" in text
+
+
+def test_an_estimate_says_from_which_degree_on_more_gpus_stop_helping():
+    # ZeRO-2 of 70B: 14 of 16 bytes fall as 1/N_d, 2 stay; 14/N_d is under a twentieth of 2 from 140 on.
+    text = _text(zerocalc.estimate(zerocalc.job("70b", dp=64, strategy="zero2")))
+    assert "15.3 GB of the peak fall as 1/N_d, 140.0 GB stay: from N_d = 140 on adding GPUs stops" in text
+    assert "no part of the peak falls" in _text(zerocalc.estimate(zerocalc.job("7b", dp=8, strategy="ddp")))
+    assert "every further one helps" in _text(zerocalc.estimate(zerocalc.job("7b", dp=8, strategy="zero3")))

@@ -57,6 +57,7 @@ def _one(result: Estimates, row: StrategyResult, look: Look) -> Iterator[Block]:
         yield from timing.in_full(result, row, row.time, units)
     yield Note(_peak(row, units), "Peak")
     yield _floor(row, units)
+    yield _more_gpus(row, units)
     for tier, label in TIERS.items():
         yield from _tier(label, getattr(row.memory, tier), units)
     yield from _links(row.communication, units)
@@ -114,6 +115,22 @@ def _floor(row: StrategyResult, units: str) -> Note:
     states = numbers.with_unit(row.memory.gpu.model_states_bytes, units)
     saved = "" if row.savings_factor is None else f", {numbers.short(row.savings_factor)}× less than DDP"
     return Note(f"{states} per GPU{saved}; {floor} would stay however many GPUs share it", "Model states")
+
+
+def _more_gpus(row: StrategyResult, units: str) -> Note:
+    """The peak as a constant and a part that falls with N_d, and where the latter no longer matters."""
+    assert row.memory is not None
+    gpu = row.memory.gpu
+    if not gpu.falling_bytes:
+        text = "no part of the peak falls as N_d grows"
+    elif gpu.enough_data_parallel_size is None:
+        text = "all of the peak falls as 1/N_d, so every further one helps"
+    else:
+        falls = numbers.with_unit(gpu.falling_bytes, units)
+        stays = numbers.with_unit(gpu.constant_bytes, units)
+        enough = numbers.count(gpu.enough_data_parallel_size)
+        text = f"{falls} of the peak fall as 1/N_d, {stays} stay: from N_d = {enough} on adding GPUs stops helping"
+    return Note(text, "More GPUs")
 
 
 def _tier(label: str, memory: TierMemory, units: str) -> Iterator[Note]:
