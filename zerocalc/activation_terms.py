@@ -283,7 +283,10 @@ def activation_terms(
         outside += _cast("16-bit copies of the layers' biases", total * biases(dims), shape, FORWARD)
     if recipe.rotary and how.counts_indices:
         angles = [row._replace(size=recipe.rotary_size) for row in table_rows.ROTARY]
-        ids = [table_rows.POSITION_IDS] if checkpointing == "full" else []
+        whole_layers = checkpointing == "full" or (
+            checkpointing == "selective" and selective_policy == "layers"
+        )
+        ids = [table_rows.POSITION_IDS] if whole_layers else []
         outside += evaluate(angles + ids, shape, WHOLE_TURN)
     if has_embedding:
         # A pipeline's first stage holds these for every micro-batch in flight, like its layers.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerocalc.errors import SpecError, UsageError
-from zerocalc.readers.reading import Given, Reading
+from zerocalc.readers.reading import MISSING, Given, Reading
 
 if TYPE_CHECKING:
     from zerocalc.specs.job import Job
@@ -100,6 +100,7 @@ class Assembler:
                     )
                     _add(merged, found)
                     files = {**found.files, **files}
+        _settle(merged, read)
         return merged
 
     def _known(self, files: Mapping[str, Given], known: Mapping[str, Given]) -> Mapping[str, Given]:
@@ -136,6 +137,17 @@ def completed(job: Job, settings: Mapping[str, Given], reading: Reading) -> Job:
     changes["assumptions"] = (*job.assumptions, *dict.fromkeys(noted))
     changes["warnings"] = (*dict.fromkeys(reading.warnings), *job.warnings)
     return job.model_copy(update=changes)
+
+
+_MOOT = {"deepspeed": MISSING, "precision": "with --precision"}
+"""What a reader notes for want of something, by what makes it moot: a file that was read, a word that was said."""
+
+
+def _settle(merged: Reading, read: Collection[str]) -> None:
+    """Leave out what one file could not tell and another one does."""
+    moot = [text for said, text in _MOOT.items() if said in read or said in merged.values]
+    for notes in (merged.warnings, merged.assumptions):
+        notes[:] = [note for note in notes if not any(text in note for text in moot)]
 
 
 def _add(merged: Reading, said: Reading) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import FileError, SpecError, UnknownNameError, UsageError, ZerocalcError
-from zerocalc.layout import Layout
 from zerocalc.readers.reading import HubId
 from zerocalc.specs.job import ModelSpec
 from zerocalc.units import MAX_PARAMS, ceil, parse_count, parse_ratio
@@ -16,7 +15,7 @@ from zerocalc.units import MAX_PARAMS, ceil, parse_count, parse_ratio
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zerocalc.layout import Architecture
+    from zerocalc.layout import Architecture, Layout
     from zerocalc.resolve import Givens
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -66,7 +65,7 @@ def _trained(g: Givens, text: str) -> ModelSpec:
     else:
         num_params, experts = architecture.layout.num_params, 0
     adapter = _adapter(g, architecture)
-    trainable = _trainable(g, num_params) if adapter is None else 0
+    trainable = 0 if adapter is not None or "lora_rank" in g else _trainable(g, num_params)
     if architecture is not None:
         g.assumptions += architecture.assumptions
     _check_size(num_params, text)
@@ -189,7 +188,7 @@ def _trainable(g: Givens, num_params: int) -> int | None:
 
 
 def _adapter(g: Givens, architecture: Architecture | None) -> Layout | None:
-    """LoRA's adapter tensors, when a rank is given."""
+    """LoRA's adapter tensors, when a rank is given; None also where a file asks for some that cannot be counted."""
     rank = g.count("lora_rank", maximum=10**6)
     if rank is None:
         if "lora_targets" in g and not _by_file(g, "lora_targets"):
@@ -200,7 +199,7 @@ def _adapter(g: Givens, architecture: Architecture | None) -> Layout | None:
             f"{g.where('lora_rank')} {rank}: adapters are not counted without the model's shape: name a preset or give a "
             "config.json"
         )
-        return Layout(units=())
+        return None
     if architecture is None:
         raise UsageError(
             f"{g.where('lora_rank')} needs the model's shape", hint="name a preset or give a config.json"

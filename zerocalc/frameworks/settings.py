@@ -29,6 +29,19 @@ class Setting(Record):
     """Versions in which the default differs, as text."""
 
 
+class Idle(str):
+    """The warning that a setting has no effect under one strategy; a row of another that it acts in makes it moot."""
+
+    __slots__ = ("strategies",)
+    strategies: frozenset[str]
+
+
+def _idle(row: Setting, strategy: str) -> Idle:
+    text = Idle(f"{row.name} has no effect under {strategy}: it acts in {', '.join(sorted(row.strategies))}")
+    text.strategies = row.strategies
+    return text
+
+
 def parse_setting(row: Setting, value: Any) -> Any:
     """Convert a value to the setting's type. Raises SpecError naming what is allowed."""
     text = str(value).strip().lower()
@@ -70,7 +83,7 @@ def resolve_settings(
     """
     by_name = {row.name: row for row in rows}
     values = {row.name: row.default for row in rows}
-    warnings = []
+    warnings: list[str] = []
     for name, value in given.items():
         if name not in by_name:
             raise unknown_name(
@@ -80,7 +93,5 @@ def resolve_settings(
         row = by_name[name]
         values[name] = parse_setting(row, value)
         if row.strategies and strategy not in row.strategies:
-            warnings.append(
-                f"{name} has no effect under {strategy}: it acts in {', '.join(sorted(row.strategies))}"
-            )
+            warnings.append(_idle(row, strategy))
     return values, warnings

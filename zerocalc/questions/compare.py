@@ -8,10 +8,11 @@ from zerocalc.errors import UsageError, unknown_name
 from zerocalc.evaluate import evaluate, excluded_of, inapplicable, request_of, with_framework
 from zerocalc.formulas.states import floor_line_bytes
 from zerocalc.frameworks import framework_named
+from zerocalc.frameworks.settings import Idle
 from zerocalc.questions.crossover import crossovers
+from zerocalc.questions.solve import smallest_degree
 from zerocalc.rank import rank_views
 from zerocalc.results import DividingLine, Estimates, OffloadResult, StrategyResult
-from zerocalc.questions.solve import smallest_degree
 from zerocalc.strategies import COMPARED
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def compare(
         crossovers=crossovers(results),
         assumptions=_merged(list(job.assumptions), *(plan.assumptions for plan in plans)),
         excluded=_merged(*(excluded_of(plan) for plan in plans)),
-        warnings=_merged(list(job.warnings), *(plan.warnings for plan in plans)),
+        warnings=_warnings(job, plans, {result.strategy for result in results if result.applicable}),
     )
 
 
@@ -63,6 +64,15 @@ def _check_settings(job: Job, frameworks: Sequence[str]) -> None:
     for name in job.settings:
         if name not in known:
             raise unknown_name(f"setting of {', '.join(frameworks)}", name, sorted(known))
+
+
+def _warnings(job: Job, plans: Sequence[Plan], strategies: set[str]) -> list[str]:
+    """What to mind; a setting that acts in one of the rows is not idle because it does not in another."""
+    return [
+        text
+        for text in _merged(list(job.warnings), *(plan.warnings for plan in plans))
+        if not isinstance(text, Idle) or text.strategies.isdisjoint(strategies)
+    ]
 
 
 def _merged(*lists: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from zerocalc.readers.convert import shown
 from zerocalc.readers.deepspeed import read_deepspeed
 from zerocalc.readers.names import PRECISION_OF
-from zerocalc.readers.reading import Given, Reading
+from zerocalc.readers.reading import MISSING, Given, Reading
 
 _MAX_PARENTS = 6
 
@@ -22,8 +22,8 @@ def read_beside(
     path = next((path for path in candidates if _is_file(path)), None)
     if path is None:
         reading.warnings.append(
-            f"{label}: the DeepSpeed file {shown(named)} is not beside it: stage, dtypes and buckets are not known; "
-            "give it with --deepspeed"
+            f"{label}: the DeepSpeed file {shown(named)} {MISSING}: stage, dtypes and buckets are not known; give it with "
+            "--deepspeed"
         )
         return None
     return read_deepspeed(path, dp=dp, gpus=gpus)

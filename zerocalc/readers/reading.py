@@ -7,6 +7,9 @@ from typing import Any
 
 from zerocalc.records import Record
 
+MISSING = "is not beside it"
+"""How the warning of a DeepSpeed file that is not there reads: moot once another one is given."""
+
 
 class HubId(str):
     """A model by its id on the Hugging Face Hub, asked for by name: what the network is for."""
