@@ -117,8 +117,8 @@ def resolve(
 
 def _job(g: Givens, settings: Mapping[str, Given], default_gpus: int | None) -> Job:
     model, also = resolve_models(g)
-    precision, optimizer = _precision_and_optimizer(g)
     machine, gpu, node = _machine(g, states_only="micro_batch" not in g)
+    precision, optimizer = _precision_and_optimizer(g, gpu)
     per_node = node.gpus_per_node if node else None
     parallelism = _parallelism(g, per_node, default_gpus)
     strategy = _strategy(g)
@@ -177,13 +177,16 @@ def _choice(
     return text
 
 
-def _precision_and_optimizer(g: Givens) -> tuple[Precision, OptimizerSpec]:
-    """Element types and K, from named rows; single types and K override them."""
+def _precision_and_optimizer(g: Givens, gpu: Gpu | None) -> tuple[Precision, OptimizerSpec]:
+    """Element types and K, from named rows; single types and K override them. Without bf16 the usual type is fp16."""
     from zerocalc.presets import load_optimizer, load_precision, optimizer_bytes_per_param
 
-    row = load_precision(g.text("precision", "mixed-bf16") or "", directory=g.presets_dir)
+    without_bf16 = gpu.id if gpu is not None and gpu.half_dtype == "fp16" else None
+    usual = "mixed-fp16" if without_bf16 else "mixed-bf16"
+    why = f"default: {without_bf16} has no bf16" if without_bf16 else "default"
+    row = load_precision(g.text("precision", usual) or "", directory=g.presets_dir)
     optimizer_row = load_optimizer(g.text("optimizer", "adamw") or "", directory=g.presets_dir)
-    g.note("precision", "precision")
+    g.note("precision", "precision", default=why)
     g.note("optimizer", "optimizer")
     own = f"preset:{row.id}"
     dtypes = {"param_dtype": row.param_dtype, "grad_dtype": row.grad_dtype, "reduce_dtype": row.reduce_dtype}
@@ -193,6 +196,8 @@ def _precision_and_optimizer(g: Givens) -> tuple[Precision, OptimizerSpec]:
     for word in dtypes:
         g.note(word, word, default=own)
         dtypes[word] = parse_dtype(g.text(word, dtypes[word]) or "", name=g.where(word))
+    if without_bf16 and dtypes["param_dtype"] == "bf16":
+        g.warnings.append(f"{without_bf16} has no bf16; fp16 takes the same bytes (--precision mixed-fp16)")
     for preset in (row, optimizer_row):
         if preset.assumption:
             g.assumptions.append(preset.assumption)
