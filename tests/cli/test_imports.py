@@ -7,7 +7,7 @@ import pytest
 
 from .running import MAIN, environment
 
-HEAVY = ("numpy", "rich", "yaml", "hjson", "torch", "tomllib")
+HEAVY = ("numpy", "rich", "yaml", "hjson", "torch", "tomllib", "huggingface_hub")
 
 
 def _imported(*arguments):
@@ -29,7 +29,15 @@ def test_help_and_schemas_import_neither_pydantic_nor_the_core(arguments):
 
 def test_json_imports_neither_rich_nor_numpy():
     modules = _imported(*MAIN, "-f", "json")
-    assert modules & {"numpy", "rich", "yaml", "hjson", "zerocalc.render.document"} == set()
+    unwanted = {*HEAVY, "zerocalc.render.document", "zerocalc.project", "zerocalc.readers.hub"} - {"tomllib"}
+    assert modules & unwanted == set()
+
+
+def test_a_deepspeed_file_in_strict_json_imports_no_other_format(tmp_path):
+    path = tmp_path / "ds.json"
+    path.write_text('{"zero_optimization": {"stage": 2}}')
+    modules = _imported("compare", "70b", "-n", "8", "--deepspeed", str(path), "-f", "json")
+    assert modules & set(HEAVY) == {"tomllib"}
 
 
 def test_a_table_imports_rich_and_no_numpy():
