@@ -1,0 +1,1 @@
+"""How the worked examples are computed, by topic."""
