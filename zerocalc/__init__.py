@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from zerocalc.questions.compare import compare as compare
     from zerocalc.questions.explain import explain as explain
     from zerocalc.questions.solve import solve as solve
+    from zerocalc.questions.plan import plan as plan
     from zerocalc.questions.sweep import sweep as sweep
     from zerocalc.results import Estimates as Estimates
     from zerocalc.results import Explanation as Explanation
@@ -51,6 +52,7 @@ _HOMES = {
     "zerocalc.questions.explain": ("explain",),
     "zerocalc.results": ("Estimates", "Explanation", "Solution", "StrategyResult", "plain"),
     "zerocalc.questions.solve": ("solve",),
+    "zerocalc.questions.plan": ("plan",),
     "zerocalc.questions.sweep": ("sweep",),
     "zerocalc.specs.job": (
         "Job", "Machine", "ModelSpec", "Offload", "OptimizerSpec", "Parallelism", "Precision", "Workload",

@@ -44,8 +44,9 @@ def phases_of(terms: Iterable[Term]) -> dict[str, int]:
     """Live bytes per phase, in the order of a step."""
     totals: dict[str, int] = {}
     for term in terms:
+        held = term.bytes
         for phase in term.phases:
-            totals[phase] = totals.get(phase, 0) + term.bytes
+            totals[phase] = totals.get(phase, 0) + held
     order = [*PHASES, *(phase for phase in totals if phase not in PHASES)]
     return {phase: totals[phase] for phase in order if phase in totals}
 
@@ -214,7 +215,7 @@ def _words(dumped: dict[str, Any], section: str = "") -> Iterator[tuple[str, Any
             yield SECTION_WORDS.get((section, field), field), value
 
 
-def _bounded(what: str, amount: int) -> int:
+def bounded(what: str, amount: int) -> int:
     """An amount of bytes, which must stay below 2^63. Raises SpecError naming what is too large."""
     if amount > MAX_BYTES:
         raise SpecError(f"{what}: {amount:,} bytes is beyond the supported 2^63")
@@ -226,7 +227,7 @@ def _term_result(term: Term) -> TermResult:
         name=term.name,
         state=term.state,
         part=term.part,
-        bytes=_bounded(term.name, term.bytes),
+        bytes=bounded(term.name, term.bytes),
         sharded_over=int(term.sharded_over),
         phases=list(term.phases),
         formula=term.amount.expression,
@@ -242,8 +243,8 @@ def _gpu_memory(view: RankView, plan: Plan) -> GpuMemory:
     states = [term for term in terms if term.state is not None]
     name = view.strategy.name
     return GpuMemory(
-        model_states_bytes=_bounded(f"{name}, model states", sum(term.bytes for term in states)),
-        peak_bytes=_bounded(f"{name}, the peak", peak),
+        model_states_bytes=bounded(f"{name}, model states", sum(term.bytes for term in states)),
+        peak_bytes=bounded(f"{name}, the peak", peak),
         peak_phase=phase,
         floor_bytes=sum(term.bytes for term in states if not term.falls),
         phases=phases,
@@ -267,8 +268,8 @@ def _tier_memory(job: Job, plan: Plan, tier: str, capacity: int | None) -> TierM
     _, peak = peak_of(phases)
     on_node = _on_node(job, peak)
     return TierMemory(
-        bytes_per_rank=_bounded(f"{tier} of one rank", peak),
-        bytes_per_node=None if on_node is None else _bounded(f"{tier} of one node", on_node),
+        bytes_per_rank=bounded(f"{tier} of one rank", peak),
+        bytes_per_node=None if on_node is None else bounded(f"{tier} of one node", on_node),
         capacity_bytes=capacity,
         fits=None if on_node is None or capacity is None else on_node <= capacity,
         phases=phases,
@@ -310,7 +311,7 @@ def _collective_result(row: Collective) -> CollectiveResult:
         group=row.group,
         group_size=row.group_size,
         count=row.count,
-        full_bytes=_bounded(row.op, row.full_bytes),
+        full_bytes=bounded(row.op, row.full_bytes),
         sent_bytes=row.sent_bytes,
         volume_params=float(row.volume_params),
         inter_node_volume_params=float(row.inter_node_volume_params),
@@ -323,13 +324,13 @@ def _collective_result(row: Collective) -> CollectiveResult:
 def _communication(plan: Plan) -> Communication:
     moved = dict.fromkeys(("to_host", "from_host", "read", "write"), 0)
     for row in plan.traffic:
-        moved[row.direction] = _bounded(f"{row.link} traffic", moved[row.direction] + row.bytes)
+        moved[row.direction] = bounded(f"{row.link} traffic", moved[row.direction] + row.bytes)
     volume = sum(row.volume_params for row in plan.collectives)
     return Communication(
         volume_params=float(volume),
         volume_ratio_to_ddp=float(volume) / 2,
         inter_node_volume_params=float(sum(row.inter_node_volume_params for row in plan.collectives)),
-        sent_bytes_per_rank=_bounded("sent in one step", sum(row.sent_bytes for row in plan.collectives)),
+        sent_bytes_per_rank=bounded("sent in one step", sum(row.sent_bytes for row in plan.collectives)),
         collectives=[_collective_result(row) for row in plan.collectives],
         links=Links(
             host=HostLink(to_host_bytes=moved["to_host"], from_host_bytes=moved["from_host"]),

@@ -93,7 +93,11 @@ class PlanAnswer(Answer):
     global_batch: int
     """Sequences per optimizer step."""
     num_candidates: int
+    """Configurations that could be."""
+    num_evaluated: int
+    """Those that were answered in full; the others cannot fit, or only add recomputation or offload to one that fits."""
     num_fitting: int
+    """Of those evaluated."""
     plans: list[Planned]
     differences: list[Difference]
     """Why the first stands before the second."""

@@ -27,6 +27,7 @@ COMMANDS = {
     "estimate": ("zerocalc.cli.estimate", "one configuration in full: every term, phase and collective"),
     "params": ("zerocalc.cli.params", "exact parameter counts of a model or config.json"),
     "solve": ("zerocalc.cli.solve", "the unknown: largest model, fewest GPUs, cheapest strategy"),
+    "plan": ("zerocalc.cli.plan", "search for the configuration to run"),
     "sweep": ("zerocalc.cli.sweep", "a grid of configurations, streamed, filtered and ranked"),
     "check": ("zerocalc.cli.check", "budgets in zerocalc.toml, for CI"),
     "diff": ("zerocalc.cli.diff", "what changed between two answers or revisions, and why"),

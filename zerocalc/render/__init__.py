@@ -69,6 +69,7 @@ VIEWS: dict[str, str] = {
     "estimate": "zerocalc.render.views.estimate",
     "solve": "zerocalc.render.views.solve",
     "sweep": "zerocalc.render.views.sweep",
+    "plan": "zerocalc.render.views.plan",
     "explain": "zerocalc.render.views.explain",
     "contrast": "zerocalc.render.views.contrast",
     "params": "zerocalc.render.views.params",

@@ -133,7 +133,9 @@ ROWS: dict[str, Any] = {
 
 def _generic(result: Any) -> Iterator[Row]:
     """An answer without a table of its own: its rows if it has some, otherwise its plain values."""
-    rows = next((getattr(result, name) for name in ("rows", "layers") if getattr(result, name, None)), None)
+    rows = next(
+        (getattr(result, name) for name in ("rows", "layers", "plans") if getattr(result, name, None)), None
+    )
     if rows is not None:
         yield from (_flat(plain(row)) for row in rows)
         return

@@ -18,6 +18,7 @@ ROWS = {
     "solve": "answers",
     "explain": "lines",
     "presets": "rows",
+    "plan": "plans",
     "check": "budgets",
     "diff": "changes",
 }

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.errors import SpecError, UsageError
-from zerocalc.evaluate import heaviest, inapplicable, peak_of, phases_of, plans
-from zerocalc.units import MAX_BYTES
+from zerocalc.errors import UsageError
+from zerocalc.evaluate import bounded, heaviest, inapplicable, peak_of, phases_of, plans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,24 +68,34 @@ def figures(job: Job) -> dict[str, Any]:
     view, plan = heaviest(plans(job))
     terms = [term for term in plan.terms if term.tier == "gpu"]
     phase, peak = peak_of(phases_of(terms))
-    for name, amount in [*((term.name, term.bytes) for term in plan.terms), (job.strategy, peak)]:
-        if amount > MAX_BYTES:
-            raise SpecError(f"{name}: {amount} bytes is beyond the supported 2^63")
+    _check(plan)
+    bounded(f"{job.strategy}, the peak", peak)
     headroom = _left(job.machine.capacity_bytes, job.machine.reserve_bytes + peak)
     return {
         "strategy": job.strategy,
         "framework": job.framework,
-        "model_states_bytes": sum(term.bytes for term in terms if term.state is not None),
+        "model_states_bytes": bounded("model states", sum(t.bytes for t in terms if t.state is not None)),
         "peak_bytes": peak,
         "peak_phase": phase,
         "headroom_bytes": headroom,
         "fits": None if headroom is None else headroom >= 0,
-        "sent_bytes_per_rank": sum(row.sent_bytes for row in plan.collectives),
+        "sent_bytes_per_rank": bounded("sent in one step", sum(row.sent_bytes for row in plan.collectives)),
         "volume_params": sum(row.volume_params for row in plan.collectives),
         **_tier(job, plan, "cpu", "host", job.machine.host_memory_bytes),
         **_tier(job, plan, "nvme", "nvme", job.machine.nvme_memory_bytes),
         **_times(view, plan),
     }
+
+
+def _check(plan: Plan) -> None:
+    """Refuse what `evaluate` refuses: every part of the answer stays below 2^63."""
+    for term in plan.terms:
+        bounded(term.name, term.bytes)
+    for row in plan.collectives:
+        bounded(row.op, row.full_bytes)
+    moved: dict[str, Any] = {}
+    for item in plan.traffic:
+        moved[item.direction] = bounded(f"{item.link} traffic", moved.get(item.direction, 0) + item.bytes)
 
 
 def _left(capacity: int | None, used: Any) -> Any:
@@ -97,7 +106,8 @@ def _tier(job: Job, plan: Plan, tier: str, name: str, capacity: int | None) -> d
     """What a node holds off its GPUs, and whether that fits."""
     per_node, world = job.parallelism.gpus_per_node, job.parallelism.world_size
     _, peak = peak_of(phases_of(term for term in plan.terms if term.tier == tier))
-    held = None if per_node is None else peak * min(per_node, world)
+    bounded(f"{tier} of one rank", peak)
+    held = None if per_node is None else bounded(f"{tier} of one node", peak * min(per_node, world))
     left = None if held is None else _left(capacity, held)
     return {f"{name}_bytes_per_node": held, f"{name}_fits": None if left is None else left >= 0}
 

@@ -101,6 +101,13 @@ class Recorder:
         exact = [*columns.values(), *(guard.number for guard in guards)]
         return Record(tape, columns, refusal, guards, safe_in_arrays(tape, exact))
 
+    def plainly(self, point: Mapping[str, int]) -> dict[str, Any] | str:
+        """A point's columns without a record, or why it cannot be."""
+        try:
+            return dict(self._answer(with_numbers(self._job, point)))
+        except ZerocalcError as error:
+            return error.message
+
     def answer_at(self, point: Mapping[str, int]) -> tuple[Record, Replay]:
         """The record that holds at a point, ready to be read there in plain numbers."""
         for index in range(len(self.records) - 1, -1, -1):

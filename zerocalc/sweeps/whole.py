@@ -31,7 +31,8 @@ def made(tape: Tape, op: str, operands: tuple[Any, ...], value: Any, bounds: tup
 
 def lowest(value: Exact) -> Exact:
     """A fraction as a whole number where it is one."""
-    return value.numerator if isinstance(value, Fraction) and value.denominator == 1 else value
+    # isinstance() asks Fraction's abstract bases and costs more than the arithmetic.
+    return value.numerator if type(value) is Fraction and value.denominator == 1 else value
 
 
 class Whole(Recorded):
@@ -65,7 +66,7 @@ class Whole(Recorded):
     @property
     def scale(self) -> int:
         """The least number that makes all coefficients whole."""
-        return math.lcm(*(Fraction(part).denominator for part in (self.const, *self.terms.values())))
+        return math.lcm(self.const.denominator, *(part.denominator for part in self.terms.values()))
 
     def as_real(self) -> Real:
         """The number in floating point."""
@@ -123,13 +124,12 @@ class Whole(Recorded):
             return self.as_real() * other
         if not isinstance(other, Whole):
             return NotImplemented
-        factor = lowest(self._single() * other._single())
-        pair = sorted(
-            (self._scaled(Fraction(1, self._single())), other._scaled(Fraction(1, other._single()))),
-            key=lambda number: number.recorded,
-        )
-        value = pair[0].value * pair[1].value
-        return made(self.tape, "times", tuple(pair), value, corners(_times, *pair))._scaled(factor)
+        ours, theirs = self._single(), other._single()
+        a = self if ours == 1 else self._scaled(Fraction(1, ours))
+        b = other if theirs == 1 else other._scaled(Fraction(1, theirs))
+        pair = (a, b) if a.recorded <= b.recorded else (b, a)
+        product = made(self.tape, "times", pair, a.value * b.value, corners(_times, a, b))
+        return product._scaled(lowest(ours * theirs))
 
     __rmul__ = __mul__
 
@@ -137,7 +137,8 @@ class Whole(Recorded):
         """The coefficient, where the number is one atom alone; otherwise what makes it whole."""
         if len(self.terms) == 1 and self.const == 0:
             return next(iter(self.terms.values()))
-        return Fraction(1, self.scale)
+        scale = self.scale
+        return 1 if scale == 1 else Fraction(1, scale)
 
     def __floordiv__(self, other: Any) -> Any:
         if isinstance(other, (float, Real)):
