@@ -139,7 +139,16 @@ def completed(job: Job, settings: Mapping[str, Given], reading: Reading) -> Job:
     return job.model_copy(update=changes)
 
 
-_MOOT = {"deepspeed": MISSING, "precision": "with --precision"}
+_MOOT = {
+    "deepspeed": MISSING,
+    "model": "name the MODEL to size",
+    "precision": "with --precision",
+    "strategy": "with --strategy",
+    "optimizer": "with --optimizer",
+    "k": "or --k",
+    "checkpointing": "say --checkpointing",
+    "shard_size": "--shard-size",
+}
 """What a reader notes for want of something, by what makes it moot: a file that was read, a word that was said."""
 
 
