@@ -27,7 +27,7 @@ from zerocalc.specs.job import (
     Workload,
 )
 from zerocalc.specs.types import MAX_BYTES_PER_PARAM, MAX_RANKS, Spec
-from zerocalc.strategies import strategy_named
+from zerocalc.strategies import read_as, strategy_named
 from zerocalc.units import BYTE_UNITS, ceil, dtype_bytes, parse_count, parse_dtype, parse_ratio, parse_size
 
 if TYPE_CHECKING:
@@ -157,10 +157,9 @@ _PLAIN_ORIGINS = {
 
 def _strategy(g: Givens) -> str:
     typed = g.text("strategy", "zero3") or "zero3"
-    row = strategy_named(typed)
-    if typed.lower() not in {row.name, row.name.replace("zero", "zero-")}:
-        g.assumptions.append(f"{typed} read as {row.name}: {row.stands_for}")
-    return row.name
+    if said := read_as(typed):
+        g.assumptions.append(said)
+    return strategy_named(typed).name
 
 
 def _tier(g: Givens, word: str) -> Any:

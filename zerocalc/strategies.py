@@ -161,3 +161,10 @@ def strategy_named(name: str) -> Strategy:
             "strategy", name, [*STRATEGIES, *ALIASES], hint=f"one of {', '.join(STRATEGIES)}; fsdp is zero3"
         )
     return found
+
+
+def read_as(typed: str) -> str | None:
+    """What a name of another library stands for, as a sentence; None for a strategy's own name."""
+    row = strategy_named(typed)
+    own = typed.strip().lower() in {row.name, row.name.replace("zero", "zero-")}
+    return None if own else f"{typed} read as {row.name}: {row.stands_for}"

@@ -65,7 +65,7 @@ def question(typed: Mapping[str, Any], *, unknown: str = "") -> Question:
     values = dict(reading.values)
     for word, start in STARTING_POINTS.get(unknown, {}).items():
         values.setdefault(word, Given(start, "default"))
-    strategies = names_of(values.pop("strategy", None), _strategy_name)
+    strategies = names_of(values.pop("strategy", None), _known_strategy)
     frameworks = frameworks_of(reading)
     settings = settings_of(reading, frameworks, own=own)
     if strategies:
@@ -77,10 +77,10 @@ def question(typed: Mapping[str, Any], *, unknown: str = "") -> Question:
         presets_dir=presets_dir(typed, reading),
         default_gpus=1 if unknown == "gpus" else None,
     )
-    job = completed(job, settings, reading)
+    job = _with_names(completed(job, settings, reading), strategies[1:])
     by_flag = bool(typed.get("strategy")) or len(strategies) > 1
     several = tuple(given.value for given in frameworks) if len(frameworks) > 1 else ()
-    return Question(job, tuple(given.value for given in strategies) if by_flag else (), several)
+    return Question(job, _own_names(strategies) if by_flag else (), several)
 
 
 def _shared(typed: Mapping[str, Any]) -> list[Reading]:
@@ -179,11 +179,26 @@ def _files(typed: Mapping[str, Any]) -> dict[str, Given]:
     return {name: Given(typed[name], "flag") for name in FILE_WORDS if typed.get(name)}
 
 
-def _strategy_name(text: str) -> str:
-    """The strategy's own name where the text is one; FSDP's names stay as typed, so that the answer can say so."""
+def _known_strategy(text: str) -> str:
+    """A strategy's name as it was typed, FSDP's too, so that the answer can say what it stands for."""
     from zerocalc.strategies import strategy_named
 
-    return strategy_named(text).name
+    strategy_named(text)
+    return text
+
+
+def _own_names(strategies: Sequence[Given]) -> tuple[str, ...]:
+    from zerocalc.strategies import strategy_named
+
+    return tuple(dict.fromkeys(strategy_named(given.value).name for given in strategies))
+
+
+def _with_names(job: Job, others: Sequence[Given]) -> Job:
+    """The job, which says what its own strategy's name stands for, saying so of the others asked for as well."""
+    from zerocalc.strategies import read_as
+
+    said = [sentence for given in others if (sentence := read_as(given.value))]
+    return job.model_copy(update={"assumptions": (*job.assumptions, *said)})
 
 
 def _set_flags(pairs: Sequence[str]) -> dict[str, Given]:
