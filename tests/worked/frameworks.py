@@ -19,7 +19,6 @@ from tests.worked.asking import (
     two_matrices,
     with_layout,
 )
-from zerocalc.formulas import offload
 from zerocalc.layout import Layout, Tensor, Unit
 
 if TYPE_CHECKING:
@@ -128,32 +127,26 @@ def nvme_buffers(i: Mapping[str, Any]) -> Any:
 
 
 def moved_by_frameworks(i: Mapping[str, Any]) -> Any:
-    def rows(name: str) -> offload.Traffic:
-        return offload.OFFLOAD_TRAFFIC[name]
+    """DeepSpeed's boundary moves gradients down, up, and down again; the updated parameters come on top."""
 
-    def each_way(row: offload.Traffic) -> tuple[int, int]:
-        sizes = {"num_params": i["params"], "ranks": i["N"], "micro_steps": 1}
-        down = offload.offload_traffic_bytes(
-            **sizes, bytes_per_micro_step=row.to_host_per_micro_step, bytes_per_step=row.to_host_per_step
+    def host(framework: str, **words: str) -> Any:
+        result = with_layout(
+            one_block(i["params"]),
+            gpus=i["N"],
+            strategy="zero3",
+            framework=framework,
+            offload_optimizer="cpu",
+            **words,
         )
-        up = offload.offload_traffic_bytes(
-            **sizes, bytes_per_micro_step=row.from_host_per_micro_step, bytes_per_step=row.from_host_per_step
-        )
-        return down, up
+        assert result.communication is not None
+        return result.communication.links.host
 
-    ideal = estimate(i["params"], gpus=i["N"], strategy="zero3", offload_optimizer="cpu").communication
-    fsdp2 = with_layout(
-        one_block(i["params"]), gpus=i["N"], strategy="zero3", framework="pytorch", offload_optimizer="cpu",
-        offload_params="cpu",
-    ).communication  # fmt: skip
-    assert ideal is not None
-    assert fsdp2 is not None
-    down, up = each_way(rows("deepspeed-zero3"))
+    ideal, deepspeed, fsdp2 = host("paper"), host("deepspeed"), host("pytorch", offload_params="cpu")
     return {
-        "zero_offload_ideal": sum(each_way(rows("ideal"))),
-        "fsdp2_h2d": fsdp2.links.host.from_host_bytes,
-        "fsdp2_d2h": fsdp2.links.host.to_host_bytes,
-        "ds_z3_grad_boundary": down + up - each_way(rows("ideal"))[1],
+        "zero_offload_ideal": ideal.to_host_bytes + ideal.from_host_bytes,
+        "fsdp2_h2d": fsdp2.from_host_bytes,
+        "fsdp2_d2h": fsdp2.to_host_bytes,
+        "ds_z3_grad_boundary": deepspeed.to_host_bytes + deepspeed.from_host_bytes - ideal.from_host_bytes,
     }
 
 
