@@ -373,3 +373,12 @@ def test_looking_for_unused_parameters_keeps_and_sends_a_mark_per_tensor() -> No
     marks = 4 * len(MODELS["llama_odd"]["param_shapes"])
     assert rank_states(view_of(job), 0)["used_parameters"] == 2 * marks
     assert messages(job)["backward|all_reduce|int32|3"] == [1, marks]
+
+
+@pytest.mark.parametrize(("view", "steps", "copies"), [(True, 2, 1), (True, 1, 0), (False, 2, 0)])
+def test_gradients_inside_no_sync_are_no_views(view: bool, steps: int, copies: int) -> None:
+    settings = {"gradient_as_bucket_view": view, "no_sync": True}
+    job = job_of(
+        a_layout(), world=2, strategy="ddp", framework="pytorch", settings=settings, grad_accum=steps
+    )
+    assert rank_states(view_of(job), 0).get("unsynchronised_grads", 0) == copies * 4 * a_layout().num_params

@@ -97,21 +97,24 @@ def is_wrapped(setup: Setup) -> bool:
 def gradient_terms(setup: Setup, holding: Holding) -> Iterator[Term]:
     """Gradients and the reducer's buckets: one and the same with `gradient_as_bucket_view`, else two copies.
 
-    A model on one rank is not wrapped, so it has no buckets.
+    A model on one rank is not wrapped, so it has no buckets. Inside `no_sync` gradients that were freed come back beside
+    the buckets, and become views of them again in the backward that synchronises.
     """
     if not is_wrapped(setup):
         yield grads_term(holding, setup.types, grads_phases(setup, reduced_in_turn=True))
         return
     if setup.settings["gradient_as_bucket_view"]:
         yield grads_term(holding, setup.types, ALWAYS)
+        if setup.settings["no_sync"] and setup.settings["set_to_none"] and setup.accum > 1:
+            yield _bucket_sized("unsynchronised_grads", setup, holding, (FORWARD_BACKWARD,))
         return
     yield grads_term(holding, setup.types, grads_phases(setup, reduced_in_turn=True))
-    yield Term(
-        name="gradient_buckets",
-        part=holding.part.name,
-        phases=ALWAYS,
-        amount=holding.params.bytes_of(setup.types.resting_bytes(holding.part)),
-    )
+    yield _bucket_sized("gradient_buckets", setup, holding, ALWAYS)
+
+
+def _bucket_sized(name: str, setup: Setup, holding: Holding, phases: tuple[str, ...]) -> Term:
+    amount = holding.params.bytes_of(setup.types.resting_bytes(holding.part))
+    return Term(name=name, part=holding.part.name, phases=phases, amount=amount)
 
 
 def turn_terms(setup: Setup) -> list[Term]:
