@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.live.models import config_file
-from zerocalc.evaluate import plans
+from tests.live.models import SEQUENCE, config_file
+from zerocalc.evaluate import phases_of, plans
 from zerocalc.readers.deepspeed import read_deepspeed
 from zerocalc.readers.reading import Given
 from zerocalc.resolve import resolve
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from zerocalc.frameworks.terms import Plan
     from zerocalc.specs.job import Job
+
+WORK = {"micro_batch": 1, "seq_len": SEQUENCE}
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Case:
     """Further words of the job: grad_accum, shard_size, precision, offload_optimizer."""
     config: dict[str, Any] = field(default_factory=dict)
     """Top-level keys of DeepSpeed's file."""
+    watch: bool = False
+    """Whether the peak is watched too."""
 
     @property
     def name(self) -> str:
@@ -66,9 +70,10 @@ def pytorch_job(case: Case, folder: Path) -> Job:
     """The case by words and settings."""
     words = {
         "model": str(config_file(case.model, folder)), "gpus": case.world, "framework": "pytorch",
-        "strategy": case.strategy, "precision": "fp32", **case.words,
+        "strategy": case.strategy, "precision": "fp32", **WORK, **case.words,
     }  # fmt: skip
-    return resolve(_given(words), _given(case.settings))
+    here = {"activation_device": "cpu", "backend": "gloo", "foreach": False}
+    return resolve(_given(words), _given({**here, **case.settings}))
 
 
 def deepspeed_job(case: Case, folder: Path) -> Job:
@@ -77,8 +82,9 @@ def deepspeed_job(case: Case, folder: Path) -> Job:
     path.write_text(json.dumps(deepspeed_config(case)))
     reading = read_deepspeed(path, dp=case.world)
     reading.values.pop("dp", None)
-    words = _given({"model": str(config_file(case.model, folder)), "gpus": case.world, **case.words})
-    return resolve({**reading.values, **words}, {**reading.settings, **_given({"optimizer_class": "adamw"})})
+    words = _given({"model": str(config_file(case.model, folder)), "gpus": case.world, **WORK, **case.words})
+    here = _given({"optimizer_class": "adamw", "activation_device": "cpu"})
+    return resolve({**reading.values, **words}, {**reading.settings, **here})
 
 
 def _given(values: dict[str, Any]) -> dict[str, Given]:
@@ -99,6 +105,12 @@ def messages(plan: Plan) -> dict[str, list[int]]:
         total[0] += row.count
         total[1] += row.full_bytes
     return totals
+
+
+def peak(plan: Plan) -> int:
+    """The most that is held at once in a step, on all tiers together: on this machine they are one."""
+    phases = phases_of(plan.terms)
+    return max(held for phase, held in phases.items() if phase != "initialization")
 
 
 def differences(measured: dict[str, Any], predicted: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -31,10 +31,10 @@ def run(case: Case, rank: int) -> dict[str, Any]:
         model, engine = _engine(case)
         for step in range(STEPS):
             if step == STEPS - 1:
-                recorder.start_step()
+                recorder.start_step(watch=case.watch)
             _step(case, engine, recorder)
     settle()
-    facts = {"held": recorder.held(_owners(model, engine)), "sent": dict(recorder.sent)}
+    facts = {"held": recorder.held(_owners(model, engine)), "sent": recorder.sent, "peaks": recorder.peaks}
     engine.destroy()
     groups._ZERO_PARAM_INTRA_PARALLEL_GROUP = (
         None  # hpZ's group outlives its engine and would serve the next case

@@ -32,13 +32,16 @@ _SILENT = frozenset({"barrier", "monitored_barrier", "wait_tensor"})
 class Recorder(TorchDispatchMode):
     """Sees every operation while it is switched on.
 
-    `phase` is set by whoever runs the step; messages are totalled under `phase|op|dtype|group size`.
+    `phase` is set by whoever runs the step; messages are totalled under `phase|op|dtype|group size`, and `peaks` has the
+    most bytes that were alive at once in each phase.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.phase = "start"
         self.sent: dict[str, list[int]] = {}
+        self.peaks: dict[str, int] = {}
+        self._watching = False
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def __torch_dispatch__(
@@ -56,11 +59,18 @@ class Recorder(TorchDispatchMode):
             self._count(func, args, out)
             self._note(_tensors(args))
         self._note(_tensors(out))
+        if self._watching:
+            self._watch()
         return out
 
-    def start_step(self) -> None:
-        """Forget the messages so far: only the last step's count."""
+    def start_step(self, *, watch: bool) -> None:
+        """Forget the messages so far, as only the last step counts; `watch` its peak, which takes a few times longer."""
         self.sent.clear()
+        self._watching = watch
+
+    def _watch(self) -> None:
+        bytes_alive = sum(storage.nbytes() for storage in self._alive())
+        self.peaks[self.phase] = max(self.peaks.get(self.phase, 0), bytes_alive)
 
     def held(self, owners: Mapping[str, Iterable[torch.Tensor]]) -> dict[str, int]:
         """Bytes of live storages by the first owner that shows them; what nobody owns is `elsewhere`."""
@@ -76,7 +86,16 @@ class Recorder(TorchDispatchMode):
         return {**held, "elsewhere": sum(left.values())}
 
     def _alive(self) -> list[torch.UntypedStorage]:
-        return [storage for seen in self._storages.values() if (storage := seen()) is not None]
+        alive, gone = [], []
+        for key, seen in self._storages.items():
+            storage = seen()
+            if storage is None:
+                gone.append(key)
+            else:
+                alive.append(storage)
+        for key in gone:
+            del self._storages[key]
+        return alive
 
     def _note(self, tensors: Iterable[torch.Tensor]) -> None:
         for tensor in tensors:

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tests.live.cases import Case, differences, messages, plan_of, pytorch_job
+from tests.live.cases import Case, differences, messages, peak, plan_of, pytorch_job
 from zerocalc.frameworks.pytorch import rank_states
 from zerocalc.rank import rank_views
 
@@ -26,8 +26,8 @@ def fsdp1(strategy, model, world, words=None, **settings):
     return Case(strategy, model, world, {"fsdp_version": 1, **settings}, words or {})
 
 
-def hsdp(model, words=None, **settings):
-    return Case("hsdp", model, 4, settings, {"shard_size": 2, **(words or {})})
+def hsdp(model, words=None, *, watch=False, **settings):
+    return Case("hsdp", model, 4, settings, {"shard_size": 2, **(words or {})}, watch=watch)
 
 
 DDP = [
@@ -40,6 +40,7 @@ DDP = [
     ddp("mixtral", 2, {"ddp_comm_hook": "bf16_compress", "bucket_cap_mb": 1}),
     ddp("llama_tied", 2, **accumulate(3, no_sync=True, **VIEW)),
     ddp("gpt2", 2, **accumulate(3)),
+    ddp("llama", 2, {"find_unused_parameters": True, "bucket_cap_mb": 1}, {"grad_accum": 2}),
     ddp("llama_odd", 3, {"bucket_cap_mb": 3}),
     ddp("gpt2_untied", 3, VIEW),
     ddp("llama_odd", 4),
@@ -49,6 +50,8 @@ ZERO1 = [
     zero1("gpt2", 2, VIEW),
     zero1("llama", 2, {"parameters_as_bucket_view": True, "bucket_cap_mb": 2}),
     zero1("gpt2", 2, **accumulate(3, no_sync=True)),
+    zero1("llama", 2, {"find_unused_parameters": True, "parameters_as_bucket_view": True}),
+    zero1("llama_odd", 3, VIEW, {"precision": "bf16-pure"}),
     *(zero1(model, 3) for model in ("llama_odd", "mixtral", "gpt2_untied")),
     zero1("gpt2", 4, {"parameters_as_bucket_view": True, **VIEW}),
     zero1("llama_odd", 4),
@@ -71,6 +74,8 @@ FSDP2 = [
     Case("zero2", "llama", 2, **accumulate(2, reshard_after_backward=False, **MIXED)),
     *(fsdp2("llama_odd", 3, {"reshard_after_forward": flag}) for flag in (True, False)),
     fsdp2("llama_odd", 3, MIXED),
+    *(fsdp2("llama", 2, {"wrap": "torchtitan", **given}) for given in ({}, {"reshard_after_forward": True})),
+    fsdp2("mixtral", 4, {"shard_placement_fn": "experts_dim1"}),
     fsdp2("gpt2_untied", 3, BF16),
     fsdp2("mixtral", 3),
     fsdp2("mixtral", 4, MIXED),
@@ -81,6 +86,7 @@ FSDP2 = [
     hsdp("llama_odd", **MIXED),
     hsdp("gpt2", reshard_after_forward=False),
     hsdp("gpt2_untied", {"grad_accum": 2}, requires_all_reduce=False),
+    hsdp("llama_odd", {"grad_accum": 3}, requires_all_reduce=False, reshard_after_backward=False, **MIXED),
     hsdp("llama", {"grad_accum": 3}, requires_gradient_sync=False, **BF16),
 ]
 FSDP1 = [
@@ -92,10 +98,22 @@ FSDP1 = [
     fsdp1("zero3", "gpt2", 2, wrap="root_only"),
     fsdp1("ddp", "gpt2", 2),
     fsdp1("zero3", "llama_odd", 3, **BF16),
+    fsdp1("ddp", "llama", 2, {"grad_accum": 2}, no_sync=True),
+    fsdp1("zero3", "llama_tied", 2, {"precision": "bf16-pure"}),
+    fsdp1("zero3", "llama_odd", 3, use_orig_params=True),
     fsdp1("zero2", "gpt2_untied", 3),
     fsdp1("zero3", "mixtral", 4),
     fsdp1("hsdp", "llama_odd", 4, {"shard_size": 2}),
 ]
+WATCHED = (
+    ddp("llama", 2, watch=True),
+    ddp("llama", 2, {"no_sync": True, **VIEW}, {"grad_accum": 2}, watch=True),
+    zero1("gpt2", 2, watch=True),
+    fsdp2("llama_tied", 2, MIXED, watch=True),
+    fsdp2("gpt2", 2, {"reshard_after_forward": True, **BF16}, watch=True),
+    fsdp2("llama_odd", 3, {"wrap": "torchtitan", **MIXED}, watch=True),
+    hsdp("llama", watch=True),
+)
 CASES = (*DDP, *ZERO1, *FSDP2, *FSDP1)
 
 
@@ -114,3 +132,12 @@ def test_every_rank_holds_and_sends_what_zerocalc_says(case, run_case, tmp_path)
         wrong[f"rank {rank} holds"] = differences(held, {key: predicted.get(key, 0) for key in held})
         wrong[f"rank {rank} sends"] = differences(facts["sent"], sent)
     assert not {key: found for key, found in wrong.items() if found}
+
+
+@pytest.mark.parametrize("case", WATCHED, ids=lambda case: case.name)
+def test_the_peak_is_within_five_percent(case, run_case, tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    ranks = run_case("tests.live.torch_runs", case)
+    most = max(max(facts["peaks"].values()) for facts in ranks)
+    assert peak(plan_of(pytorch_job(case, tmp_path))) == pytest.approx(most, rel=0.05)

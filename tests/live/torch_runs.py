@@ -61,13 +61,13 @@ def run(case: Case, rank: int) -> dict[str, Any]:
         for step in range(STEPS):
             wrapped.optimizer.zero_grad(set_to_none=True)
             if step == STEPS - 1:
-                recorder.start_step()
+                recorder.start_step(watch=case.watch)
             _step(case, wrapped, recorder)
     settle()
     held = recorder.held({**_owners(wrapped), "meshes": _mesh_tensors()})
     del held["meshes"], wrapped  # which ranks are where is no part of the job
     gc.collect()
-    return {"held": held, "sent": recorder.sent}
+    return {"held": held, "sent": recorder.sent, "peaks": recorder.peaks}
 
 
 def _step(case: Case, wrapped: Wrapped, recorder: Recorder) -> None:
@@ -131,8 +131,8 @@ def _mesh(case: Case) -> DeviceMesh | None:
 
 
 def _adamw(case: Case, parameters: Iterable[torch.Tensor]) -> torch.optim.Optimizer:
-    options = {name: case.settings[name] for name in ("foreach", "fused") if name in case.settings}
-    return torch.optim.AdamW(parameters, lr=1e-4, **options)
+    fused = case.settings.get("fused", False)
+    return torch.optim.AdamW(parameters, lr=1e-4, fused=fused, foreach=case.settings.get("foreach", False))
 
 
 def _ddp(case: Case, model: torch.nn.Module) -> Wrapped:
@@ -145,7 +145,7 @@ def _ddp(case: Case, model: torch.nn.Module) -> Wrapped:
     if case.strategy == "ddp":
         return Wrapped(wrapped, _adamw(case, model.parameters()), around)
     optimizer = ZeroRedundancyOptimizer(
-        model.parameters(), torch.optim.AdamW, lr=1e-4,
+        model.parameters(), torch.optim.AdamW, lr=1e-4, foreach=False,
         parameters_as_bucket_view=settings.get("parameters_as_bucket_view", False),
     )  # fmt: skip
     return Wrapped(wrapped, optimizer, around)
