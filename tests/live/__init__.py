@@ -8,7 +8,7 @@ collective is counted (operation, element type, bytes, group), and after it ever
 is asked about the same job the way a user asks (the model's `config.json`, DeepSpeed's own file, settings by their
 names), and every difference must be 0. Nothing here runs by default: the marker `live` keeps it out, and a missing
 package skips it with the reason. Two busy cores take nine minutes; DeepSpeed compiles a small extension when it
-first runs (three more). Part of it: `-k fsdp2`, `-k "deepspeed and stage3"`.
+first runs (three more). Part of it: `-k "zero3 and w2"` (strategy and ranks), `-k stage3`, `-k peak`.
 
 Which module does what:
 
