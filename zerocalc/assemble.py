@@ -148,6 +148,7 @@ _MOOT = {
     "k": "or --k",
     "checkpointing": "say --checkpointing",
     "shard_size": "--shard-size",
+    "trainable": "with --trainable",
 }
 """What a reader notes for want of something, by what makes it moot: a file that was read, a word that was said."""
 
@@ -207,7 +208,10 @@ def _job(path: str, _ranks: int | None) -> Reading:
 def _deepspeed(path: str, ranks: int | None) -> Reading:
     from zerocalc.readers.deepspeed import read_deepspeed
 
-    return read_deepspeed(path, dp=ranks)
+    reading = read_deepspeed(path, dp=ranks)
+    if ranks is not None:
+        reading.values.pop("dp", None)
+    return reading
 
 
 def _accelerate(path: str, ranks: int | None) -> Reading:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from zerocalc.readers.keys import Found
 
 _ADAPTERS = ("lora", "qlora", "dora", "qalora")
+_TRL_RANK = 16
 _MODULE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 ALL_LINEAR = "all-linear"
 OFF = ("false", "none", "no", "off", "", "null")
@@ -20,9 +21,10 @@ OFF = ("false", "none", "no", "off", "", "null")
 
 def is_adapted(found: Found) -> bool:
     """Whether only an adapter is trained."""
-    adapter = found.get("adapter")
-    named = "" if adapter is None else str(adapter.value).lower()
-    return named in _ADAPTERS or (found.get("use_peft") is not None and named not in OFF)
+    adapter, peft = found.get("adapter"), found.get("use_peft")
+    if adapter is None:
+        return peft is not None and peft.value is True
+    return str(adapter.value).lower() in _ADAPTERS
 
 
 def read_adapter(found: Found, label: str, reading: Reading) -> None:
@@ -41,6 +43,8 @@ def read_adapter(found: Found, label: str, reading: Reading) -> None:
                 f"{label}: adapter {name!r} moves bytes but is not modelled; say it with --trainable"
             )
         return
+    if rank is None and "use_peft" in found:
+        rank = Given(_TRL_RANK, f"default:trl lora_r (not in {label})")
     if rank is not None and rank.value not in (AUTO, 0):
         reading.values["lora_rank"] = rank
         _targets(found, label, reading)
