@@ -364,6 +364,14 @@ class TestStrategies:
             groups *= 2
         assert quantized_groups(elements) == groups
 
+    def test_time_grows_with_the_tensors_not_with_their_square(self) -> None:
+        tensors = tuple(Tensor(f"w{index}.weight", (8, 8)) for index in range(10))
+        model = Architecture("stack", Layout((Unit("blocks", tensors, count=2000, is_layer=True),)))
+        plan = plan_of(job_of(model, world=4))
+        assert (
+            sum(row.full_bytes for row in plan.collectives if row.op == "reduce_scatter") == 2 * 64 * 20_000
+        )
+
     def test_neither_size_nor_micro_steps_cost_time(self) -> None:
         job = job_of(10**15, world=8, strategy="zeropp", workload={"grad_accum": 10**7})
         assert sum(row.count for row in plan_of(job).collectives if row.op == "all_gather") > 10**7

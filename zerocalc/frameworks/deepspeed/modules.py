@@ -58,6 +58,7 @@ class Module:
     """A block that activation checkpointing wraps."""
     has_backward: bool = True
     """False where no gradient passes through its output."""
+    _made: dict[str, Module] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def held(self) -> list[Param]:
@@ -76,12 +77,11 @@ class Module:
             yield from child.walk()
 
     def child(self, name: str) -> Module:
-        """The child of that name, made when it is not there."""
-        for module in self.children:
-            if module.name == name:
-                return module
-        self.children.append(Module(name))
-        return self.children[-1]
+        """The child of that name, made when it is not there. Only while the tree is built."""
+        if name not in self._made:
+            self._made[name] = Module(name)
+            self.children.append(self._made[name])
+        return self._made[name]
 
 
 def module_tree(layouts: Iterable[tuple[Layout, bool]]) -> Module:

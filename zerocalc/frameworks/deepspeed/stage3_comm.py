@@ -102,8 +102,9 @@ def _reductions(engine: Engine) -> Iterator[Collective]:
             if whole:
                 reduced.setdefault(group.ranks, (group, []))[1].append(elements)
                 continue
-            plain = [param for param in members if not _goes_by_all_to_all(engine, group, param)]
-            quantized += [param for param in members if param not in plain]
+            plain: list[Param] = []
+            for param in members:
+                (quantized if _goes_by_all_to_all(engine, group, param) else plain).append(param)
             if _quantizes(engine, group):
                 scattered.setdefault(group.ranks, (group, []))[1].extend(
                     padded(p, group.ranks) for p in plain
