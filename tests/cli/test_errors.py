@@ -36,6 +36,8 @@ BAD = {
     "two strategies for one": (("estimate", "7b", "--dp", "8", "--strategy", "zero1,zero2"), "one"),
     "missing file": (("compare", "./nowhere.json", "--dp", "8"), "nowhere.json"),
     "missing job": (("compare", "--job", "nowhere.json"), "nowhere.json"),
+    "empty job": (("compare", "7b", "--dp", "8", "--job", ""), "--job: is empty"),
+    "empty presets": (("compare", "7b", "--dp", "8", "--presets", ""), "--presets: is empty"),
     "folder for a job": (("compare", "--job", "."), "."),
     "unknown format": (("compare", "7b", "--dp", "8", "-f", "jsn"), "did you mean"),
     "unknown unit": (("compare", "7b", "--dp", "8", "--units", "MB"), "GB, GiB"),

@@ -175,7 +175,10 @@ def _flags(typed: Mapping[str, Any]) -> dict[str, Given]:
 
 
 def _files(typed: Mapping[str, Any]) -> dict[str, Given]:
-    """The files that were named."""
+    """The files that were named. Raises UsageError for a name that is empty."""
+    for name in (*FILE_WORDS, "presets"):
+        if typed.get(name) == "":
+            raise UsageError(f"--{name}: is empty", hint="name it, or leave the option out")
     return {name: Given(typed[name], "flag") for name in FILE_WORDS if typed.get(name)}
 
 
