@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from zerocalc.questions.against import contrast as contrast
     from zerocalc.questions.compare import compare as compare
     from zerocalc.questions.explain import explain as explain
-    from zerocalc.questions.solve import solve as solve
     from zerocalc.questions.plan import plan as plan
+    from zerocalc.questions.solve import solve as solve
     from zerocalc.questions.sweep import sweep as sweep
     from zerocalc.results import Estimates as Estimates
     from zerocalc.results import Explanation as Explanation

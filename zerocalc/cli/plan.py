@@ -14,7 +14,7 @@ from zerocalc.cli.options import emit_option, job_options, model_argument
 EXAMPLES = (
     "zerocalc plan llama-3-8b --node dgx-h100 -n 64 --seq-len 8192",
     "zerocalc plan llama-3-70b --node dgx-h100 -n 64 --framework megatron --global-batch 1024",
-    "zerocalc plan llama-3-8b --gpu h100 -n 8 --strategy zero2,zero3 --emit deepspeed",
+    "zerocalc plan llama-3-8b --gpu h100 -n 8 --strategy zero2,zero3 --emit deepspeed -q",
 )
 F = TypeVar("F", bound=Callable[..., Any])
 PLAN_WORDS = ("over", "global_batch", "top", "emit")

@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 EXAMPLES = (
     "zerocalc sweep 70b --gpu 80GB --over gpus=8..1024:*2 --over strategy=zero1,zero2,zero3 --where fits",
     "zerocalc sweep llama-3-8b --node dgx-h100 -n 64 --seq-len 4096 --over micro-batch=1..64 --pareto peak,time",
-    "zerocalc sweep 13b --gpu h100 -n 16 --over k=4,12 --over strategy=zero2,zero3 --format csv",
+    "zerocalc sweep 13b --gpu h100 -n 16 --over k=4,12 --over strategy=zero2,zero3 -f csv -q",
 )
 
 
