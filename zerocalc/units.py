@@ -44,7 +44,7 @@ def ceil_div(total: int, parts: int) -> int:
 
 def ceil(value: int | Fraction) -> int:
     """Round up to a whole number; integers and integer arrays pass through unchanged."""
-    return math.ceil(value) if hasattr(value, "__ceil__") else value
+    return math.ceil(value) if isinstance(value, Fraction) or hasattr(value, "__ceil__") else value
 
 
 def smallest(a: Number, b: Number) -> Number:

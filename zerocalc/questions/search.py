@@ -126,13 +126,9 @@ class Search:
                 if with_most is None:
                     with_most = dict(self._evaluated(rungs[most], points, wanted))
                 wanted = [at for at in wanted if at in with_most and _near(with_most[at])]
-            known = with_most if rung == most and with_most is not None else None
-            evaluated = (
-                self._evaluated(rungs[rung], points, wanted)
-                if known is None
-                else [(at, known[at]) for at in wanted]
-            )
-            for at, candidate in evaluated:
+            again = rung == most and with_most is not None
+            evaluated = with_most if again else dict(self._evaluated(rungs[rung], points, wanted))
+            for at, candidate in ((at, evaluated[at]) for at in wanted if evaluated and at in evaluated):
                 if candidate.fits:
                     fitted.append((rung, at))
                 if candidate.figures["headroom_bytes"] < 0:
