@@ -45,9 +45,9 @@ def _idle(row: Setting, strategy: str) -> Idle:
 def parse_setting(row: Setting, value: Any) -> Any:
     """Convert a value to the setting's type. Raises SpecError naming what is allowed."""
     text = str(value).strip().lower()
-    if "bool" in row.kind and (isinstance(value, bool) or text in _TRUE | _FALSE):
-        if "int" not in row.kind or text not in {"0", "1"}:
-            return text in _TRUE
+    truth = isinstance(value, bool) or text in _TRUE | _FALSE
+    if "bool" in row.kind and truth and not ("int" in row.kind and text in {"0", "1"}):
+        return text in _TRUE
     if "int" in row.kind:
         return _whole(row, value)
     if row.kind == "ratio":
