@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
 
@@ -196,6 +196,8 @@ def _embedding_lines(recipe: Recipe, how: Implementation, shape: Shape) -> tuple
     rows = [row for row in how.embedding if row.when != "dropout" or drops]
     if how.counts_indices and not recipe.rotary:
         rows.append(table_rows.POSITION_IDS._replace(width=recipe.position_ids))
+    if shape.dims.embedding_dropout is not None:
+        shape = shape._replace(dims=replace(shape.dims, dropout=shape.dims.embedding_dropout))
     return evaluate(rows, shape, WHOLE_TURN)
 
 

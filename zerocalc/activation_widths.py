@@ -104,12 +104,18 @@ def evaluate(rows: Iterable[Saved], shape: Shape, phases: tuple[Phase, ...] = TH
     lines = []
     for row in rows:
         size: int = getattr(row.cuda if row.cuda and shape.device == "cuda" else row.size, shape.dtype)
-        exists = row.when == "always" or (row.when == "dropout") == (shape.dims.dropout > 0)
+        exists = row.when == "always" or (row.when == "dropout") == (_dropout(row, shape.dims) > 0)
         if size and exists:
             function, inputs = WIDTHS[row.width]
             applied = apply(function, **inputs(shape, shape.dims), bytes_per_element=size)
             lines.append(Line(row.name, applied, phases))
     return tuple(lines)
+
+
+def _dropout(row: Saved, dims: Dimensions) -> float:
+    """The rate at which a row's tensor is dropped: attention's scores may have their own."""
+    own = dims.attention_dropout if row.width == "scores" else None
+    return dims.dropout if own is None else own
 
 
 def matmul_weights(dims: Dimensions, kind: str) -> int:

@@ -216,6 +216,10 @@ class Dimensions(Record):
     moe_ffn_size: int = 0
     shared_ffn_size: int = 0
     dropout: float = 0.0
+    attention_dropout: float | None = None
+    """Of attention's scores, where it has its own rate; null means `dropout`."""
+    embedding_dropout: float | None = None
+    """Of the embedding, where it has its own rate; null means `dropout`."""
     has_position_table: bool = False
     v_head_dim: int | None = None
     """Width of one value head where it differs from the query's (multi-head latent attention)."""

@@ -71,3 +71,27 @@ def test_megatron_explains_its_own_term():
     )
     answer = zerocalc.explain(job, "activations", strategies=["zero1"])
     assert {line.name for line in answer.lines} == {"activations"}
+
+
+RATES = {
+    "attn_pdrop": "dropout mask of scores",
+    "resid_pdrop": "dropout mask after MLP",
+    "embd_pdrop": "embedding dropout mask",
+}
+
+
+@pytest.mark.parametrize("dropped", RATES)
+def test_each_of_gpt_2_s_rates_drops_its_own_tensors(dropped, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "gpt2"} | {key: 0.1 * (key == dropped) for key in RATES}))
+    job = zerocalc.job(str(path), gpus=1, strategy="ddp", micro_batch=1, seq_len=64, attention="eager")
+    names = {line.name for line in zerocalc.explain(job, "activations").lines}
+    assert {mask for mask in RATES.values() if mask in names} == {RATES[dropped]}
+
+
+def test_opt_drops_hidden_states_and_no_scores():
+    """Published OPT files: dropout 0.1, attention_dropout 0.0."""
+    job = zerocalc.job("opt-6.7b", gpus=1, strategy="ddp", micro_batch=1, seq_len=64, attention="eager")
+    names = {line.name for line in zerocalc.explain(job, "activations").lines}
+    assert "dropout mask after MLP" in names
+    assert "dropout mask of scores" not in names

@@ -64,10 +64,12 @@ def sizes(
     *,
     layers: int,
     dropout: float,
+    attention_dropout: str | None = None,
+    embedding_dropout: str | None = None,
     gated_mlp: bool = False,
     has_position_table: bool = False,
 ) -> Dimensions:
-    """Collect the sizes that activations depend on."""
+    """Collect the sizes that activations depend on; the two other dropouts are named by their keys."""
     return Dimensions(
         recipe=recipe,
         hidden_size=a.hidden,
@@ -80,6 +82,8 @@ def sizes(
         gated_mlp=gated_mlp,
         tied=keys.flag("tie_word_embeddings"),
         dropout=dropout,
+        attention_dropout=None if attention_dropout is None else keys.ratio(attention_dropout),
+        embedding_dropout=None if embedding_dropout is None else keys.ratio(embedding_dropout),
         has_position_table=has_position_table,
     )
 

@@ -36,33 +36,35 @@ _DEEPSEEK_V3 = {
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "gpt2": {
         "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None,
-        "activation_function": "gelu_new", "add_cross_attention": False, "resid_pdrop": 0.1,
+        "activation_function": "gelu_new", "add_cross_attention": False, "resid_pdrop": 0.1, "attn_pdrop": 0.1,
+        "embd_pdrop": 0.1,
         "tie_word_embeddings": True,
     },
     "gptj": {
         "vocab_size": 50400, "n_positions": 2048, "n_embd": 4096, "n_layer": 28, "n_head": 16, "n_inner": None,
-        "rotary_dim": 64, "activation_function": "gelu_new", "resid_pdrop": 0.0, "tie_word_embeddings": False,
+        "rotary_dim": 64, "activation_function": "gelu_new", "resid_pdrop": 0.0, "attn_pdrop": 0.0,
+        "embd_pdrop": 0.0, "tie_word_embeddings": False,
     },
     "gpt_neox": {
         "vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64,
         "intermediate_size": 24576, "attention_bias": True, "head_dim": None, "rotary_pct": 0.25, "hidden_act": "gelu",
-        "hidden_dropout": 0.0, "tie_word_embeddings": False,
+        "hidden_dropout": 0.0, "attention_dropout": 0.0, "tie_word_embeddings": False,
     },
     "opt": {
         "vocab_size": 50272, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
         "ffn_dim": 3072, "max_position_embeddings": 2048, "word_embed_proj_dim": None, "enable_bias": True,
         "do_layer_norm_before": True, "_remove_final_layer_norm": False, "layer_norm_elementwise_affine": True,
-        "activation_function": "relu", "dropout": 0.1, "tie_word_embeddings": True,
+        "activation_function": "relu", "dropout": 0.1, "attention_dropout": 0.0, "tie_word_embeddings": True,
     },
     "bloom": {
-        "vocab_size": 250880, "hidden_size": 64, "n_layer": 2, "n_head": 8, "hidden_dropout": 0.0,
+        "vocab_size": 250880, "hidden_size": 64, "n_layer": 2, "n_head": 8, "hidden_dropout": 0.0, "attention_dropout": 0.0,
         "tie_word_embeddings": True,
     },
     "falcon": {
         "vocab_size": 65024, "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71,
         "num_ln_in_parallel_attn": None, "num_kv_heads": None, "new_decoder_architecture": False,
         "multi_query": True, "parallel_attn": True, "bias": False, "ffn_hidden_size": None, "activation": "gelu",
-        "hidden_dropout": 0.0, "tie_word_embeddings": True,
+        "hidden_dropout": 0.0, "attention_dropout": 0.0, "tie_word_embeddings": True,
     },
     "mpt": {
         "vocab_size": 50368, "d_model": 2048, "n_layers": 24, "n_heads": 16, "resid_pdrop": 0.0,
@@ -95,7 +97,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     "phi": {
         **_LLAMA, "vocab_size": 51200, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 24,
-        "qk_layernorm": False, "partial_rotary_factor": 0.5, "hidden_act": "gelu_new", "resid_pdrop": 0.0,
+        "qk_layernorm": False, "partial_rotary_factor": 0.5, "hidden_act": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0,
     },
     "phi3": {
         **_LLAMA, "vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192,
@@ -118,12 +120,13 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "starcoder2": {
         **_LLAMA, "vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30,
         "num_attention_heads": 24, "num_key_value_heads": 2, "use_bias": True, "hidden_act": "gelu_pytorch_tanh",
-        "residual_dropout": 0.0, "tie_word_embeddings": True,
+        "residual_dropout": 0.0, "embedding_dropout": 0.0, "tie_word_embeddings": True,
     },
     "bert": {
         "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
         "intermediate_size": 3072, "max_position_embeddings": 512, "type_vocab_size": 2, "hidden_act": "gelu",
-        "add_cross_attention": False, "architectures": None, "hidden_dropout_prob": 0.1, "tie_word_embeddings": True,
+        "add_cross_attention": False, "architectures": None, "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1, "tie_word_embeddings": True,
     },
     "t5": {
         "vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6,

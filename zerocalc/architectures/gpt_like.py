@@ -55,7 +55,7 @@ def gpt2(keys: Keys) -> Architecture:
         layers=stack("transformer.h", "GPT2Block", (layer, layers)),
         final_norm=norm("transformer.ln_f", h, bias=True),
         dimensions=sizes(
-            keys, recipe, a, ffn, vocab, layers=layers, dropout=keys.ratio("resid_pdrop"), has_position_table=True
+            keys, recipe, a, ffn, vocab, layers=layers, dropout=keys.ratio("resid_pdrop"), attention_dropout="attn_pdrop", embedding_dropout="embd_pdrop", has_position_table=True
         ),
     )  # fmt: skip
 
@@ -81,7 +81,17 @@ def gptj(keys: Keys) -> Architecture:
         final_norm=norm("transformer.ln_f", h, bias=True),
         head_bias=True,
         buffers=(table,),
-        dimensions=sizes(keys, recipe, a, ffn, vocab, layers=layers, dropout=keys.ratio("resid_pdrop")),
+        dimensions=sizes(
+            keys,
+            recipe,
+            a,
+            ffn,
+            vocab,
+            layers=layers,
+            dropout=keys.ratio("resid_pdrop"),
+            attention_dropout="attn_pdrop",
+            embedding_dropout="embd_pdrop",
+        ),
     )
 
 
@@ -105,7 +115,16 @@ def gpt_neox(keys: Keys) -> Architecture:
         buffers=rotary(
             "gpt_neox.rotary_emb", int(keys.size_or("head_dim", a.dim) * keys.rotary_fraction("rotary_pct"))
         ),
-        dimensions=sizes(keys, recipe, a, ffn, vocab, layers=layers, dropout=keys.ratio("hidden_dropout")),
+        dimensions=sizes(
+            keys,
+            recipe,
+            a,
+            ffn,
+            vocab,
+            layers=layers,
+            dropout=keys.ratio("hidden_dropout"),
+            attention_dropout="attention_dropout",
+        ),
     )
 
 
@@ -134,7 +153,7 @@ def opt(keys: Keys) -> Architecture:
         final_norm=(),
         dimensions=sizes(
             keys, gelu_recipe(keys.text("activation_function")), a, ffn, vocab,
-            layers=layers, dropout=keys.ratio("dropout"), has_position_table=True,
+            layers=layers, dropout=keys.ratio("dropout"), attention_dropout="attention_dropout", has_position_table=True,
         ),
     )  # fmt: skip
 
@@ -163,7 +182,16 @@ def bloom(keys: Keys) -> Architecture:
         embed=embed,
         layers=stack("transformer.h", "BloomBlock", (layer, layers)),
         final_norm=norm("transformer.ln_f", h, bias=True),
-        dimensions=sizes(keys, "gpt", a, ffn, vocab, layers=layers, dropout=keys.ratio("hidden_dropout")),
+        dimensions=sizes(
+            keys,
+            "gpt",
+            a,
+            ffn,
+            vocab,
+            layers=layers,
+            dropout=keys.ratio("hidden_dropout"),
+            attention_dropout="attention_dropout",
+        ),
     )
 
 
@@ -185,7 +213,16 @@ def falcon(keys: Keys) -> Architecture:
         layers=stack("transformer.h", "FalconDecoderLayer", (layer, layers)),
         final_norm=norm("transformer.ln_f", h, bias=True),
         buffers=rotary("transformer.rotary_emb", a.dim),
-        dimensions=sizes(keys, recipe, a, ffn, vocab, layers=layers, dropout=keys.ratio("hidden_dropout")),
+        dimensions=sizes(
+            keys,
+            recipe,
+            a,
+            ffn,
+            vocab,
+            layers=layers,
+            dropout=keys.ratio("hidden_dropout"),
+            attention_dropout="attention_dropout",
+        ),
     )
 
 
@@ -256,7 +293,17 @@ def phi(keys: Keys) -> Architecture:
         final_norm=norm("model.final_layernorm", h, bias=True),
         head_bias=True,
         buffers=rotary("model.rotary_emb", int(a.dim * keys.rotary_fraction("partial_rotary_factor"))),
-        dimensions=sizes(keys, recipe, a, ffn, vocab, layers=layers, dropout=keys.ratio("resid_pdrop")),
+        dimensions=sizes(
+            keys,
+            recipe,
+            a,
+            ffn,
+            vocab,
+            layers=layers,
+            dropout=keys.ratio("resid_pdrop"),
+            attention_dropout="attention_dropout",
+            embedding_dropout="embd_pdrop",
+        ),
     )
 
 
@@ -277,5 +324,15 @@ def starcoder2(keys: Keys) -> Architecture:
         layers=stack("model.layers", "Starcoder2DecoderLayer", (layer, layers)),
         final_norm=norm("model.norm", h, bias=True),
         buffers=rotary("model.rotary_emb", a.dim),
-        dimensions=sizes(keys, recipe, a, ffn, vocab, layers=layers, dropout=keys.ratio("residual_dropout")),
+        dimensions=sizes(
+            keys,
+            recipe,
+            a,
+            ffn,
+            vocab,
+            layers=layers,
+            dropout=keys.ratio("residual_dropout"),
+            attention_dropout="attention_dropout",
+            embedding_dropout="embedding_dropout",
+        ),
     )
