@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerocalc.errors import SpecError
-from zerocalc.units import ceil, ceil_div, dtype_bytes, largest, parse_count, parse_dtype, parse_ratio, parse_size, smallest
+from zerocalc.units import (
+    ceil,
+    ceil_div,
+    dtype_bytes,
+    largest,
+    parse_count,
+    parse_dtype,
+    parse_ratio,
+    parse_size,
+    smallest,
+)
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def _by_link(job: Job, rows: Iterable[Collective]) -> dict[str, list[Collective]
 
 def _offload(job: Job, plan: Plan, speed: Speed) -> Iterator[_Use]:
     """Seconds over PCIe (both directions at once, or one after the other) and to NVMe (every rank reads its part)."""
-    moved = {direction: 0 for direction in ("to_host", "from_host", "read", "write")}
+    moved = dict.fromkeys(("to_host", "from_host", "read", "write"), 0)
     for row in plan.traffic:
         moved[row.direction] += row.bytes
     for link, pair, rate in (

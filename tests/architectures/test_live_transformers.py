@@ -4,8 +4,8 @@ import json
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
-from tests.architectures.test_closed_forms import FORMS, configs
 
+from tests.architectures.test_closed_forms import FORMS, configs
 from zerocalc.architectures import architecture
 from zerocalc.architectures.counts import count_params
 

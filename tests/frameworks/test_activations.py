@@ -49,7 +49,10 @@ def test_the_turn_is_the_largest_moment_never_the_sum():
 
 
 def test_a_fused_loss_is_smaller_than_the_logits():
-    plain, fused = gpu(micro_batch=1, seq_len=8192), gpu(micro_batch=1, seq_len=8192, settings={"loss": "fused"})
+    plain, fused = (
+        gpu(micro_batch=1, seq_len=8192),
+        gpu(micro_batch=1, seq_len=8192, settings={"loss": "fused"}),
+    )
     assert term(fused, "logits") < term(plain, "logits") / 4
 
 
@@ -84,7 +87,9 @@ def test_half_a_batch_is_said(given):
 
 
 def test_every_pipeline_stage_is_judged_and_the_heaviest_answers():
-    job = zerocalc.job("llama-3-8b", gpus=32, pp=4, grad_accum=8, micro_batch=1, seq_len=4096, strategy="zero1")
+    job = zerocalc.job(
+        "llama-3-8b", gpus=32, pp=4, grad_accum=8, micro_batch=1, seq_len=4096, strategy="zero1"
+    )
     result = zerocalc.estimate(job).results[0]
     # 1F1B: stage 0 holds four micro-batches in flight, the last one.
     assert result.rank_class == "stage 0"

@@ -31,7 +31,11 @@ def test_llama_2_70b_by_its_real_count():
 
 def test_the_dividing_line_when_whole_parameters_do_not_fit():
     line = zerocalc.compare(zerocalc.job("70b", dp=64, gpu="80GB")).dividing_line
-    assert (line.whole_params_fit, line.whole_params_bytes, line.zero2_min_data_parallel_size) == (False, 140 * 10**9, None)
+    assert (line.whole_params_fit, line.whole_params_bytes, line.zero2_min_data_parallel_size) == (
+        False,
+        140 * 10**9,
+        None,
+    )
 
 
 def test_the_dividing_line_names_the_first_degree_that_fits():

@@ -20,7 +20,9 @@ def test_bisection_finds_the_edge(edge, high):
 
 
 def test_largest_params_of_the_ideal():
-    answers = {a.strategy: a.value for a in zerocalc.solve(zerocalc.job("1b", dp=64, gpu="80GB"), "params").answers}
+    answers = {
+        a.strategy: a.value for a in zerocalc.solve(zerocalc.job("1b", dp=64, gpu="80GB"), "params").answers
+    }
     assert answers["ddp"] == 5 * 10**9  # 80e9 / 16
     assert answers["zero3"] == 64 * 5 * 10**9
 

@@ -14,7 +14,6 @@ from zerocalc.activation_tables import recipe_of
 from zerocalc.activation_terms import ActivationEstimate, LayerActivations, activation_terms
 from zerocalc.formulas.loss import Line, liger_chunk_tokens
 from zerocalc.formulas.registry import Summed
-from zerocalc.frameworks.activation_settings import ACTIVATION_SETTINGS
 from zerocalc.frameworks.terms import FORWARD_BACKWARD, Term
 from zerocalc.units import ceil_div
 

@@ -74,7 +74,11 @@ def _lines(
             against_bytes=held[1],
             difference_bytes=held[1] - held[0],
             because=_because(pair, name, mine, other),
-            sides=[_side(term, variant) for variant, terms in zip(pair, (mine, other), strict=True) for term in terms],
+            sides=[
+                _side(term, variant)
+                for variant, terms in zip(pair, (mine, other), strict=True)
+                for term in terms
+            ],
         )
     totals = [sum(term.bytes for terms in side.values() for term in terms) for side in (ours, theirs)]
     phases = [result.memory.gpu.peak_phase for result, _ in answers if result.memory is not None]
@@ -109,7 +113,9 @@ def _because(pair: list[Job], name: str, mine: list[Term], other: list[Term]) ->
         return "the same"
     per_param = _per_param(pair, mine, other)
     if len(mine) == len(other) == 1:
-        causes = [cause for key, label in _CAUSES.items() if (cause := _differing(key, label, pair, mine, other))]
+        causes = [
+            cause for key, label in _CAUSES.items() if (cause := _differing(key, label, pair, mine, other))
+        ]
         return "; ".join([per_param, *causes])
     return f"{per_param}; {ours}: {_told(mine)}; {theirs}: {_told(other)}"
 

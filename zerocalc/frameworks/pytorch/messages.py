@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from zerocalc.formulas.fsdp import all_reduce_call_sent_bytes, call_sent_bytes
 from zerocalc.formulas.registry import apply_grouped
