@@ -207,6 +207,7 @@ def test_worked_example(name: str) -> None:
 def test_every_pattern_is_of_use() -> None:
     for pattern in CASES:
         assert any(re.fullmatch(pattern, name) for name in WORKED), pattern
+    assert {name for name, _ in UNPRINTED} | set(UNASSERTED) <= set(WORKED)
 
 
 def test_whole_elements() -> None:
