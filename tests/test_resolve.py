@@ -46,7 +46,7 @@ def refused(**words):
         ({"reserve": "10%"}, "share of the GPU's memory"),
         ({"k": "nan"}, "not a number"),
         ({"k": "-1"}, "not a number"),
-        ({"k": "2000"}, "bytes_per_param"),
+        ({"k": "2000"}, "--k: must be at most 1,024"),
         ({"param_dtype": "bf17"}, "unknown dtype"),
         ({"precision": "half"}, "unknown precision"),
         ({"optimizer": "adamx"}, "unknown optimizer"),
