@@ -18,7 +18,9 @@ _FONT_FACES = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 def drawn() -> str:
     """The picture as SVG text; it loads no font from the network."""
     output = run(f"{COMMAND} --color always").split("\nNot counted")[0]
-    console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console = Console(
+        record=True, width=100, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
     console.print(Text(f"$ {COMMAND}", style="bold"))
     console.print(Text.from_ansi(output))
     svg = console.export_svg(title="zerocalc", unique_id="zerocalc")

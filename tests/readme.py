@@ -27,7 +27,11 @@ def run(command: str) -> str:
     try:
         sys.argv = words
         os.chdir(ROOT)
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(out),
+            contextlib.suppress(SystemExit),
+        ):
             main()
     finally:
         sys.argv = argv

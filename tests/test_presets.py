@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from zerocalc import presets
 from zerocalc.errors import FileError, SpecError, UnknownNameError, ZerocalcError
-from zerocalc.preset_rows import Figure
+from zerocalc.presets.rows import Figure
 
 FACTS = Path(__file__).parent / "data" / "hardware"
 LOADERS = {

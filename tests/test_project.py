@@ -6,7 +6,7 @@ import time
 import pytest
 
 from zerocalc.errors import FileError, SpecError, ZerocalcError
-from zerocalc.project import find_project, read_project
+from zerocalc.jobs.project import find_project, read_project
 
 BUDGET = '[[budget]]\nname = "a"\njob = { model = "7b", gpus = 8 }\n'
 

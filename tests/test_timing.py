@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 import zerocalc
 
-WORKED = {case["id"]: case for case in json.loads((Path(__file__).parent / "data/worked.json").read_text())["cases"]}
+WORKED = {
+    case["id"]: case for case in json.loads((Path(__file__).parent / "data/worked.json").read_text())["cases"]
+}
 
 
 def timed(model="10b", **words):
@@ -58,7 +60,12 @@ def test_seconds_over_pcie():
 def test_infinity_efficiency():
     row = WORKED["zinf_eff_pg_70"]
     time = timed(
-        dp=1, offload_params="cpu", offload_optimizer="cpu", host_bandwidth="70GB/s", peak_flops="70T", seq_len=1024
+        dp=1,
+        offload_params="cpu",
+        offload_optimizer="cpu",
+        host_bandwidth="70GB/s",
+        peak_flops="70T",
+        seq_len=1024,
     )
     assert time.efficiency["params_and_grads"] == pytest.approx(row["expect"], rel=1e-12)
 
@@ -94,7 +101,13 @@ def test_lower_never_exceeds_upper(model, strategy, gpus, micro, accum, checkpoi
         model, dp=None, gpus=gpus, strategy=strategy, gpu="h100", node="dgx-h100", micro_batch=micro, seq_len=2048,
         grad_accum=accum, checkpointing=checkpointing, shard_size=min(8, gpus), tokens="1T",
     )  # fmt: skip
-    pairs = [time.step_s, time.compute.seconds, time.tokens_per_s, time.training.seconds, time.training.gpu_hours]
+    pairs = [
+        time.step_s,
+        time.compute.seconds,
+        time.tokens_per_s,
+        time.training.seconds,
+        time.training.gpu_hours,
+    ]
     for bounds in [*pairs, *(row.seconds for row in time.links)]:
         assert 0 < bounds.lower <= bounds.upper
     assert time.step_s.lower >= time.compute.seconds.lower

@@ -42,7 +42,8 @@ def test_counts_read_as_typed(text, count):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "b", "-5b", "0", "1.5", "nan", "inf", "1e400", "1e16", "7.5xb", "70 bb", "0x10", "٣", "1e", "--1"]
+    "text",
+    ["", "b", "-5b", "0", "1.5", "nan", "inf", "1e400", "1e16", "7.5xb", "70 bb", "0x10", "٣", "1e", "--1"],
 )
 def test_counts_that_are_none_are_refused(text):
     with pytest.raises(SpecError):
@@ -64,7 +65,9 @@ def test_sizes_name_their_unit(text, size):
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["80", "80g", "80G", "80T", "80 ", "GB", "-80GB", "80GBs", "1e99GB", "nanGB"])
+@pytest.mark.parametrize(
+    "text", ["80", "80g", "80G", "80T", "80 ", "GB", "-80GB", "80GBs", "1e99GB", "nanGB"]
+)
 def test_sizes_without_a_clear_unit_are_refused(text):
     with pytest.raises(SpecError):
         parse_size(text)
@@ -102,7 +105,10 @@ def test_ratios_are_exact():
     assert ceil(Fraction(65, 32) * 3) == 7
 
 
-@pytest.mark.parametrize(("text", "dtype", "size"), [("bfloat16", "bf16", 2), ("FP32", "fp32", 4), ("int4", "int4", Fraction(1, 2))])
+@pytest.mark.parametrize(
+    ("text", "dtype", "size"),
+    [("bfloat16", "bf16", 2), ("FP32", "fp32", 4), ("int4", "int4", Fraction(1, 2))],
+)
 def test_dtypes_by_either_name(text, dtype, size):
     assert parse_dtype(text) == dtype
     assert dtype_bytes(dtype) == size

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zerocalc.jobs.givens import WORDS
+from zerocalc.jobs.resolve import resolve
 from zerocalc.readers.reading import Given
-from zerocalc.resolve import WORDS, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,7 +29,7 @@ from zerocalc.strategies import STRATEGIES, strategy_named
 from zerocalc.units import MAX_BYTES, ceil_div
 
 if TYPE_CHECKING:
-    from zerocalc.results_time import Timing
+    from zerocalc.results.time import Timing
     from zerocalc.specs.job import Job
 
 NEGLIGIBLE = 20

@@ -277,7 +277,9 @@ def _parts(layout: Layout, job: Job, strategy: Strategy, stage: int) -> Iterator
     """The trained model's parts: dense and expert, each trained or frozen, and LoRA's adapter."""
     model = job.model
     if model.adapter is not None:
-        local = next(l for numbers, l in stage_layouts(model.adapter, job.parallelism) if stage in numbers)
+        local = next(
+            share for numbers, share in stage_layouts(model.adapter, job.parallelism) if stage in numbers
+        )
         yield _part("adapter", "dense", local.num_params, job, strategy, local, trainable=True)
     frozen = _frozen_params(model, layout)
     for kind in ("dense", "expert"):

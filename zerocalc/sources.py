@@ -92,10 +92,26 @@ SOURCES: dict[str, Source] = {
         "cuBLAS workspaces",
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cublas-workspaces",
     ),
-    "torch-ddp": Source("PyTorch: DistributedDataParallel and its reducer", "torch/nn/parallel/distributed.py, 2.13", "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"),
-    "torch-adamw": Source("PyTorch: AdamW", "torch/optim/adamw.py, 2.13", "https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html"),
-    "torch-fsdp1": Source("PyTorch: FullyShardedDataParallel", "torch/distributed/fsdp/_flat_param.py, 2.13", "https://docs.pytorch.org/docs/stable/fsdp.html"),
-    "torch-fsdp2": Source("PyTorch: fully_shard", "torch/distributed/fsdp/_fully_shard, 2.13", "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"),
+    "torch-ddp": Source(
+        "PyTorch: DistributedDataParallel and its reducer",
+        "torch/nn/parallel/distributed.py, 2.13",
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+    ),
+    "torch-adamw": Source(
+        "PyTorch: AdamW",
+        "torch/optim/adamw.py, 2.13",
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html",
+    ),
+    "torch-fsdp1": Source(
+        "PyTorch: FullyShardedDataParallel",
+        "torch/distributed/fsdp/_flat_param.py, 2.13",
+        "https://docs.pytorch.org/docs/stable/fsdp.html",
+    ),
+    "torch-fsdp2": Source(
+        "PyTorch: fully_shard",
+        "torch/distributed/fsdp/_fully_shard, 2.13",
+        "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
+    ),
     "zero-offload-adam": Source(_OFFLOAD, "section 5 and table 4", _OFFLOAD_URL),
     "cpu-adam-roofline": Source(
         "Derived: bytes of host memory that one Adam update reads and writes",
@@ -172,5 +188,9 @@ SOURCES: dict[str, Source] = {
         "estimate_zero2_model_states_mem_needs and estimate_zero3_model_states_mem_needs",
         "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.6/deepspeed/runtime/zero/stage3.py",
     ),
-    "measured-torch": Source("zerocalc measurements: steps of small and of traced models in PyTorch", "peaks by phase", "tests/data/measured/torch/runs.json"),
+    "measured-torch": Source(
+        "zerocalc measurements: steps of small and of traced models in PyTorch",
+        "peaks by phase",
+        "tests/data/measured/torch/runs.json",
+    ),
 }

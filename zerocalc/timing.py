@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from zerocalc.formulas import offload as off
 from zerocalc.formulas import timing as tm
 from zerocalc.records import Record
-from zerocalc.results_time import Bounds, Compute, LinkTime, Timing, Training
+from zerocalc.results.time import Bounds, Compute, LinkTime, Timing, Training
 from zerocalc.strategies import LEGS
 from zerocalc.units import ceil_div, largest
 

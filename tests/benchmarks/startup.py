@@ -39,7 +39,9 @@ def peak_mib(arguments: list[str]) -> float:
         "import resource, subprocess, sys; subprocess.run([sys.executable, *sys.argv[1:]], stdout=subprocess.DEVNULL);"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
-    output = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+    output = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
+    )
     return int(output.stdout) / 1024
 
 
@@ -48,4 +50,6 @@ def main() -> None:
     for name, (ours, floor) in PAIRS.items():
         seconds(ours), seconds(floor)
         ratios = sorted(seconds(ours) / seconds(floor) for _ in range(RUNS))
-        print(f"{name}: {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}); {peak_mib(ours):.1f} MiB")
+        print(
+            f"{name}: {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}); {peak_mib(ours):.1f} MiB"
+        )

@@ -5,7 +5,7 @@ import pytest
 from zerocalc import __version__
 from zerocalc.cli import COMMANDS, INTRO
 from zerocalc.cli.options import JOB_SECTIONS
-from zerocalc.resolve import WORDS
+from zerocalc.jobs.givens import WORDS
 
 from .running import call, process
 

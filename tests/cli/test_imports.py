@@ -29,7 +29,9 @@ def test_help_and_schemas_import_neither_pydantic_nor_the_core(arguments):
 
 def test_json_imports_neither_rich_nor_numpy():
     modules = _imported(*MAIN, "-f", "json")
-    unwanted = {*HEAVY, "zerocalc.render.document", "zerocalc.project", "zerocalc.readers.hub"} - {"tomllib"}
+    unwanted = {*HEAVY, "zerocalc.render.document", "zerocalc.jobs.project", "zerocalc.readers.hub"} - {
+        "tomllib"
+    }
     assert modules & unwanted == set()
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zerocalc.activation_tables import IMPLEMENTATIONS, RECIPES, recipe_of
-from zerocalc.activation_terms import activation_terms
+from zerocalc.activations.tables import IMPLEMENTATIONS, RECIPES, recipe_of
+from zerocalc.activations.terms import activation_terms
 from zerocalc.errors import SpecError
 from zerocalc.formulas import activations
 from zerocalc.layout import Dimensions

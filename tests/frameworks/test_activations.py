@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import zerocalc
-from zerocalc.activation_tables import IMPLEMENTATIONS
+from zerocalc.activations.tables import IMPLEMENTATIONS
 from zerocalc.formulas.loss import LOSSES
 from zerocalc.frameworks.activation_settings import ACTIVATION_SETTINGS
 

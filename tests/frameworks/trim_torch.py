@@ -75,7 +75,9 @@ RACES = {"torch.fsdp1.mlp_odd.gradop.orig.w3", "torch.fsdp2.llama_gqa.default.bf
 def main(*folders: Path) -> None:
     """Write `models.json`, `runs.json` (small models) and `traces.json` (one rank of large ones)."""
     models, runs, traces = {}, {}, {}
-    for path in sorted(path for folder in folders for path in folder.glob("torch.*.json") if path.stem not in RACES):
+    for path in sorted(
+        path for folder in folders for path in folder.glob("torch.*.json") if path.stem not in RACES
+    ):
         data = json.loads(path.read_text())
         models[data["config"]["model"]] = {
             "config": data["model_config"],

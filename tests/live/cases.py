@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.live.models import SEQUENCE, config_file
 from zerocalc.evaluate import phases_of, plans
+from zerocalc.jobs.resolve import resolve
 from zerocalc.readers.deepspeed import read_deepspeed
 from zerocalc.readers.reading import Given
-from zerocalc.resolve import resolve
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
+from zerocalc.jobs.resolve import resolve
 from zerocalc.readers.reading import Given
-from zerocalc.resolve import resolve
 from zerocalc.writers import emit, fragment
 
 pytestmark = [pytest.mark.live, pytest.mark.filterwarnings("ignore")]

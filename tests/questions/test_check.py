@@ -7,7 +7,7 @@ import pytest
 from tests import example
 from zerocalc.errors import UnknownNameError
 from zerocalc.evaluate import evaluate
-from zerocalc.project import read_project
+from zerocalc.jobs.project import read_project
 from zerocalc.questions.check import MOST_REMEDIES, check
 from zerocalc.results import plain
 

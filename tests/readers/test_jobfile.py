@@ -105,7 +105,7 @@ def test_paths_are_relative_to_the_job(tmp_path):
 
 
 def test_the_vocabulary_is_the_jobs():
-    from zerocalc.resolve import WORDS
+    from zerocalc.jobs.givens import WORDS
 
     assert set(VOCABULARY) - set(FILES) == WORDS
 

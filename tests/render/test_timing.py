@@ -9,7 +9,7 @@ import pytest
 import zerocalc
 from zerocalc.questions.crossover import crossovers
 from zerocalc.render import Look, render
-from zerocalc.results_time import Crossover
+from zerocalc.results.time import Crossover
 
 WORDS = {"gpus": 16, "node": "dgx-h100", "micro_batch": 1, "seq_len": 8192, "checkpointing": "full"}
 

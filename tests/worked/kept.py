@@ -73,7 +73,7 @@ def modern_layers(i: Mapping[str, Any]) -> Any:
 
 
 def output_layer(i: Mapping[str, Any]) -> int:
-    from zerocalc.activation_terms import activation_terms
+    from zerocalc.activations.terms import activation_terms
     from zerocalc.layout import Dimensions
 
     dims = Dimensions("gpt2", i["h"], 0, 96, 96, 128, 4 * i["h"], i["v"], dropout=0.1)

@@ -1,11 +1,12 @@
 """Jobs to write, and the same jobs read back: the file, and beside it the words that the fragment leaves unsaid."""
 
 from zerocalc.errors import UsageError
+from zerocalc.jobs.givens import WORDS
+from zerocalc.jobs.resolve import resolve
 from zerocalc.readers.accelerate import read_accelerate
 from zerocalc.readers.deepspeed import read_deepspeed
 from zerocalc.readers.reading import Given
 from zerocalc.readers.torchtitan import read_torchtitan
-from zerocalc.resolve import WORDS, resolve
 from zerocalc.writers import fragment
 
 READ = {

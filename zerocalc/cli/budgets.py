@@ -11,8 +11,8 @@ from zerocalc.errors import FileError, UsageError, ZerocalcError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from zerocalc.project import ProjectFile
-    from zerocalc.results_check import Snapshot
+    from zerocalc.jobs.project import ProjectFile
+    from zerocalc.results.check import Snapshot
 
 _EVERY = 20
 """Budgets between two updates of the progress line."""
@@ -20,7 +20,7 @@ _EVERY = 20
 
 def project_of(typed: Mapping[str, Any]) -> ProjectFile:
     """The project file that is named, or the nearest. Raises FileError, SpecError."""
-    from zerocalc.project import find_project, read_project
+    from zerocalc.jobs.project import find_project, read_project
 
     return read_project(Path(typed["config"]) if typed.get("config") else find_project())
 
@@ -61,7 +61,7 @@ def snapshots_at(
     if revision is None:
         found = check(project_of(typed), names=names, keep=True)
     else:
-        from zerocalc.revisions import inside
+        from zerocalc.jobs.revisions import inside
 
         with inside(revision):
             try:

@@ -60,8 +60,8 @@ def _revisions(names: tuple[str, ...], typed: Any) -> int:
     """The budgets at two revisions; 2 where one of the new ones has no figures."""
     from zerocalc.cli.budgets import snapshots_at
     from zerocalc.cli.output import emit
+    from zerocalc.jobs.revisions import split_range
     from zerocalc.questions.diff import diff
-    from zerocalc.revisions import split_range
 
     former, latter = split_range(typed["rev"])
     base, missing = snapshots_at(former, typed, names)

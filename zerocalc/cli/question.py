@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.assemble import READERS, Assembler, completed, frameworks_of, names_of, settings_of
 from zerocalc.cli.options import OUTPUT_WORDS
 from zerocalc.errors import UsageError
+from zerocalc.jobs.assemble import READERS, Assembler, completed, frameworks_of, names_of, settings_of
 from zerocalc.readers.reading import Given, HubId, Reading
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def question(typed: Mapping[str, Any], *, unknown: str = "") -> Question:
 
     Raises ZerocalcError for bad input.
     """
-    from zerocalc.resolve import resolve
+    from zerocalc.jobs.resolve import resolve
 
     own = _set_flags(typed.get("set") or ())
     shared = _shared(typed)
@@ -88,15 +88,15 @@ def _shared(typed: Mapping[str, Any]) -> list[Reading]:
 
     Raises FileError and SpecError, with file and line, for one that is wrong.
     """
-    from zerocalc.discovery import nearest
+    from zerocalc.jobs.discovery import nearest
 
     if typed.get("no_project"):
         return []
     path = Path(typed["project"]) if typed.get("project") else nearest(fenced=True)
     if path is None:
         return []
-    from zerocalc.assemble import level
-    from zerocalc.project import read_project
+    from zerocalc.jobs.assemble import level
+    from zerocalc.jobs.project import read_project
 
     file = read_project(path)
     return [level(file.project.job, f"{file.label}:{file.lines.of(key='job')}", file.base)]
@@ -217,6 +217,6 @@ def _set_flags(pairs: Sequence[str]) -> dict[str, Given]:
 
 def _job_words(values: Mapping[str, Given]) -> dict[str, Given]:
     """The words that make a job; what a file says beyond them is for other commands."""
-    from zerocalc.resolve import WORDS
+    from zerocalc.jobs.givens import WORDS
 
     return {name: given for name, given in values.items() if name in WORDS}

@@ -23,7 +23,7 @@ EXAMPLES = (
 def _axes(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
     from click.shell_completion import CompletionItem
 
-    from zerocalc.resolve import WORDS
+    from zerocalc.jobs.givens import WORDS
 
     names = sorted(word.replace("_", "-") for word in WORDS)
     return [CompletionItem(f"{name}=") for name in names if name.startswith(incomplete)]

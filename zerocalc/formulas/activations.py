@@ -1,6 +1,6 @@
 """Bytes that the forward pass keeps for the backward pass: one formula per way a saved tensor is cut up.
 
-Which tensors a layer saves is data (`zerocalc.activation_terms`); how many bytes each one takes is decided here.
+Which tensors a layer saves is data (`zerocalc.activations.terms`); how many bytes each one takes is decided here.
 """
 
 from __future__ import annotations

@@ -82,7 +82,9 @@ class Grouped(Record):
     @property
     def inputs(self) -> Mapping[str, Any]:
         """How often each group occurs and its inputs, in order."""
-        return {"groups": [{"times": times, "inputs": dict(applied.inputs)} for times, applied in self.groups]}
+        return {
+            "groups": [{"times": times, "inputs": dict(applied.inputs)} for times, applied in self.groups]
+        }
 
     @property
     def expression(self) -> str:

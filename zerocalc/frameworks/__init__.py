@@ -27,10 +27,15 @@ FRAMEWORKS: dict[str, Framework] = {
     "megatron": Framework(
         "zerocalc.frameworks.megatron", "Megatron-LM: the distributed optimizer with TP, PP, CP and EP"
     ),
-    "pytorch": Framework("zerocalc.frameworks.pytorch", "PyTorch's DDP, ZeroRedundancyOptimizer, FSDP2 and FSDP1"),
-    "deepspeed": Framework("zerocalc.frameworks.deepspeed", "DeepSpeed's engine as shipped (0.19), stages 0 to 3"),
+    "pytorch": Framework(
+        "zerocalc.frameworks.pytorch", "PyTorch's DDP, ZeroRedundancyOptimizer, FSDP2 and FSDP1"
+    ),
+    "deepspeed": Framework(
+        "zerocalc.frameworks.deepspeed", "DeepSpeed's engine as shipped (0.19), stages 0 to 3"
+    ),
     "deepspeed-estimator": Framework(
-        "zerocalc.frameworks.deepspeed_estimator", "what DeepSpeed's own estimate_zero*_model_states_mem_needs prints"
+        "zerocalc.frameworks.deepspeed_estimator",
+        "what DeepSpeed's own estimate_zero*_model_states_mem_needs prints",
     ),
 }
 

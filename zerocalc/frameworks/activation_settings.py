@@ -1,5 +1,6 @@
-"""The knobs of activations, the same in every framework. Apart from the tables they choose from, which load only when
-activations are asked for; a test holds the two together.
+"""The knobs of activations, the same in every framework.
+
+Apart from the tables they choose from, which load only when activations are asked for; a test holds the two together.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.activation_tables import recipe_of
-from zerocalc.activation_terms import ActivationEstimate, LayerActivations, activation_terms
+from zerocalc.activations.tables import recipe_of
+from zerocalc.activations.terms import ActivationEstimate, LayerActivations, activation_terms
 from zerocalc.formulas.loss import Line, liger_chunk_tokens
 from zerocalc.formulas.registry import Summed
 from zerocalc.frameworks.terms import FORWARD_BACKWARD, Term
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zerocalc.rank import RankView
 
 MOMENTS = ("forward_end", "loss_backward", "recompute")
+
 
 def in_flight(view: RankView) -> int:
     """Micro-batches whose activations a pipeline stage holds at once under 1F1B. Source: korthikanti-pipeline."""

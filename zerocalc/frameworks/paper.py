@@ -24,12 +24,12 @@ from zerocalc.frameworks.terms import (
     Traffic,
 )
 from zerocalc.optimizer_states import optimizer_lines
-from zerocalc.rank import Part, RankView
 from zerocalc.strategies import LEGS, Pass, State
 from zerocalc.units import DTYPE_BITS, dtype_bytes
 
 if TYPE_CHECKING:
-    from zerocalc.activation_terms import ActivationEstimate
+    from zerocalc.activations.terms import ActivationEstimate
+    from zerocalc.rank import Part, RankView
 
 STRATEGIES = frozenset(strategies.STRATEGIES)
 _ZEROPP = frozenset({"zeropp"})
@@ -317,9 +317,7 @@ def _volume(view: RankView, part: Part, row: Pass, count: int, shards: int) -> F
 def _fits_node(view: RankView, row: Pass, size: int) -> bool:
     """Whether a pass stays inside one node: its ranks are neighbours and no more than the node has."""
     per_node = view.job.parallelism.gpus_per_node
-    return (
-        per_node is not None and row.group != "replica" and row.group != "across_nodes" and size <= per_node
-    )
+    return per_node is not None and row.group not in {"replica", "across_nodes"} and size <= per_node
 
 
 def _traffic(view: RankView, terms: list[Term]) -> Iterator[Traffic]:

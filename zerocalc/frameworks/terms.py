@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from zerocalc.records import Record
-from zerocalc.strategies import State
+
+if TYPE_CHECKING:
+    from zerocalc.strategies import State
 
 Tier = Literal["gpu", "cpu", "nvme"]
 

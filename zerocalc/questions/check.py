@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.assemble import Assembler, level
 from zerocalc.errors import ZerocalcError, unknown_name
 from zerocalc.evaluate import evaluate, request_of
+from zerocalc.jobs.assemble import Assembler, level
 from zerocalc.questions.diff import changed
 from zerocalc.questions.limits import Asked, Base, check_limit
 from zerocalc.questions.remedies import remedy
 from zerocalc.questions.snapshots import snapshot
 from zerocalc.results import Resolved
-from zerocalc.results_check import (
+from zerocalc.results.check import (
     Binding,
     Changed,
     CheckedBudget,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from zerocalc.frameworks.terms import Plan
-    from zerocalc.project import ProjectFile
+    from zerocalc.jobs.project import ProjectFile
     from zerocalc.readers.reading import Reading
     from zerocalc.results import StrategyResult
     from zerocalc.specs.budget import Budget

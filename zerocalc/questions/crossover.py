@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zerocalc.results import StrategyResult
-    from zerocalc.results_time import Crossover, Timing
+    from zerocalc.results.time import Crossover, Timing
 
 PAIRS = (("zero3", "zero2"), ("zeropp", "zero3"), ("hsdp", "zero3"), ("mics", "zero3"))
 """Each strategy with the one whose memory or traffic it gives up."""
@@ -28,7 +28,7 @@ def crossovers(results: Iterable[StrategyResult]) -> list[Crossover]:
 def _crossover(
     framework: str, strategy: str, against: str, timed: dict[tuple[str, str], Timing]
 ) -> Crossover:
-    from zerocalc.results_time import Crossover
+    from zerocalc.results.time import Crossover
 
     ours, theirs = timed[framework, strategy], timed[framework, against]
     return Crossover(

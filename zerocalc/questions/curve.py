@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerocalc.evaluate import evaluate, with_framework
 from zerocalc.questions.solve import degree_step, with_degree
-from zerocalc.results_curve import Curve, CurvePoint
+from zerocalc.results.curve import Curve, CurvePoint
 from zerocalc.specs.types import MAX_RANKS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from zerocalc._version import __version__
 from zerocalc.errors import FileError
 from zerocalc.questions.snapshots import snapshot_of, term_bytes, text, unit_of
 from zerocalc.results import SCHEMA_VERSION, Resolved
-from zerocalc.results_check import (
+from zerocalc.results.check import (
     Baseline,
     Changed,
     Diff,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerocalc.errors import SpecError, UsageError
 from zerocalc.questions.snapshots import metric, unit_of
-from zerocalc.results_check import CheckedLimit, Unit, Value
+from zerocalc.results.check import CheckedLimit, Unit, Value
 from zerocalc.units import MAX_BYTES, parse_ratio, parse_size
 
 if TYPE_CHECKING:
@@ -97,7 +97,10 @@ def _missing(path: str, result: StrategyResult) -> int | None:
     """The bytes that are missing where a memory does not hold what it should; negative is room left."""
     if path == "fits":
         return None if result.headroom_bytes is None else -result.headroom_bytes
-    tier = None if result.memory is None else _FITS.get(path, lambda _memory: None)(result.memory)
+    of_memory = _FITS.get(path)
+    if result.memory is None or of_memory is None:
+        return None
+    tier = of_memory(result.memory)
     if tier is None or tier.bytes_per_node is None or tier.capacity_bytes is None:
         return None
     missing: int = tier.bytes_per_node - tier.capacity_bytes

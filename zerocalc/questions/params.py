@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from zerocalc.architectures.counts import count_params
 from zerocalc.errors import UsageError
+from zerocalc.jobs.givens import Givens
+from zerocalc.jobs.model import architecture_named
 from zerocalc.readers.reading import Given, HubId
-from zerocalc.resolve import Givens
-from zerocalc.resolve_model import architecture_named
 from zerocalc.results import Answer, Resolved
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from zerocalc.questions.free import (
 )
 from zerocalc.questions.search import RELIEFS, Search
 from zerocalc.questions.solve import smallest_degree
-from zerocalc.results_sweep import Difference, PlanAnswer, Planned
+from zerocalc.results.sweep import Difference, PlanAnswer, Planned
 from zerocalc.units import ceil_div, parse_count
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from zerocalc.results import Answer, Resolved
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocalc.preset_rows import Preset
+    from zerocalc.presets.rows import Preset
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zerocalc.errors import ZerocalcError
 from zerocalc.evaluate import evaluate, inapplicable
 from zerocalc.questions.snapshots import metric
-from zerocalc.results_check import Remedy, RemedyChange, Value
+from zerocalc.results.check import Remedy, RemedyChange, Value
 from zerocalc.strategies import COMPARED
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import unknown_name
 from zerocalc.results import plain
-from zerocalc.results_check import Snapshot, TermBytes, Unit, Value
+from zerocalc.results.check import Snapshot, TermBytes, Unit, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import UsageError, ZerocalcError
-from zerocalc.results_sweep import Refused, SweepHead, SweptAxis
+from zerocalc.results.sweep import Refused, SweepHead, SweptAxis
 from zerocalc.sweeps.axes import parse_axes
 from zerocalc.sweeps.figures import COLUMNS
 from zerocalc.sweeps.grid import BLOCK, Batch, Build, Grid

@@ -12,7 +12,7 @@ from zerocalc.render import numbers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zerocalc.results_check import (
+    from zerocalc.results.check import (
         Changed,
         CheckedBudget,
         CheckedLimit,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from zerocalc.render import Look
     from zerocalc.render.figures import Kind, Scale
     from zerocalc.results import Estimates
-    from zerocalc.results_curve import Curve, CurvePoint
+    from zerocalc.results.curve import Curve, CurvePoint
 
 USUAL_WIDTH = 80
 """Columns where no terminal says otherwise."""

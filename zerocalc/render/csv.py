@@ -12,7 +12,7 @@ from zerocalc.results import plain
 if TYPE_CHECKING:
     from zerocalc.render import Look
     from zerocalc.results import Contrast, Estimates, Explanation, Solution, StrategyResult
-    from zerocalc.results_check import CheckReport, Diff
+    from zerocalc.results.check import CheckReport, Diff
 
 Row = Mapping[str, Any]
 

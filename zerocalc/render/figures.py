@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from zerocalc.results import Estimates, StrategyResult, TermResult
-    from zerocalc.results_curve import Curve
+    from zerocalc.results.curve import Curve
 
 
 class Kind(NamedTuple):

@@ -8,7 +8,7 @@ from zerocalc.render.budgets import reasons, verdict
 
 if TYPE_CHECKING:
     from zerocalc.render import Look
-    from zerocalc.results_check import CheckedBudget, CheckReport
+    from zerocalc.results.check import CheckedBudget, CheckReport
 
 MOST = 10
 """What GitHub shows of a kind in one step."""

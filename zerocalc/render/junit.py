@@ -8,7 +8,7 @@ from zerocalc.render.budgets import headline, reasons
 
 if TYPE_CHECKING:
     from zerocalc.render import Look
-    from zerocalc.results_check import CheckedBudget, CheckReport
+    from zerocalc.results.check import CheckedBudget, CheckReport
 
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": "&#10;", "\t": "&#9;"}
 _ELEMENTS = {"failed": "failure", "error": "error"}

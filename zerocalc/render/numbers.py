@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from zerocalc.results_time import Bounds
+    from zerocalc.results.time import Bounds
 
 UNITS = {"GB": 10**9, "GiB": 2**30}
 MINUS = "−"

@@ -15,7 +15,7 @@ from zerocalc.results import plain
 
 if TYPE_CHECKING:
     from zerocalc.render import Look
-    from zerocalc.results_sweep import Refused, SweepHead
+    from zerocalc.results.sweep import Refused, SweepHead
 
 Row = tuple[Any, ...]
 PAGE = 1000

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from zerocalc.render.figures import Scale
     from zerocalc.results import Estimates
-    from zerocalc.results_curve import Curve, CurvePoint
+    from zerocalc.results.curve import Curve, CurvePoint
 
 PLOT = 300
 DASHES = ("", "7 4", "2 4", "10 3 2 3", "5 2", "1 3", "12 4")

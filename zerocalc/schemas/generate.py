@@ -14,9 +14,13 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from zerocalc import results, results_check, results_curve, results_sweep, results_time
+from zerocalc import results
 from zerocalc.questions.params import Counts
 from zerocalc.questions.presets import PresetAnswer, PresetList
+from zerocalc.results import check as results_check
+from zerocalc.results import curve as results_curve
+from zerocalc.results import sweep as results_sweep
+from zerocalc.results import time as results_time
 from zerocalc.schemas import FOLDER
 from zerocalc.schemas.files import FILES
 from zerocalc.specs import job

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from zerocalc.errors import SpecError, UsageError, unknown_name
-from zerocalc.resolve import WORDS
+from zerocalc.jobs.givens import WORDS
 from zerocalc.results import plain
 from zerocalc.specs.types import MAX_RANKS
 from zerocalc.units import MAX_PARAMS, parse_count, parse_ratio, parse_size

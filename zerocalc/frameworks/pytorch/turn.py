@@ -12,7 +12,7 @@ from zerocalc.frameworks.pytorch.moments import Held
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zerocalc.activation_terms import ActivationEstimate, LayerActivations
+    from zerocalc.activations.terms import ActivationEstimate, LayerActivations
     from zerocalc.frameworks.pytorch.model import Setup
     from zerocalc.frameworks.terms import Plan
 
@@ -111,7 +111,7 @@ def turn_of(setup: Setup) -> Turn | None:
         or work.seq_len is None
     ):
         return None
-    from zerocalc.activation_tables import RECIPES
+    from zerocalc.activations.tables import RECIPES
     from zerocalc.frameworks.activations import estimate_activations
 
     estimate = estimate_activations(view, setup.settings, dtype=dtype)

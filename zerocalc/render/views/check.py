@@ -10,7 +10,7 @@ from zerocalc.render.document import Block, Cell, Column, Document, Facts, Note,
 
 if TYPE_CHECKING:
     from zerocalc.render import Look
-    from zerocalc.results_check import CheckedBudget, CheckedLimit, CheckReport
+    from zerocalc.results.check import CheckedBudget, CheckedLimit, CheckReport
 
 MOST_LISTED = 100
 """Budgets in the table; those that did not pass are all there."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zerocalc.render import Look
-    from zerocalc.results_check import Changed, Diff, MetricChange, TermChange
+    from zerocalc.results.check import Changed, Diff, MetricChange, TermChange
 
 KEY = "~ changed, + new, − gone"
 SIGNS = {"changed": "~", "added": "+", "removed": "−"}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zerocalc.render import Look
-    from zerocalc.results_sweep import Difference, PlanAnswer, Planned
+    from zerocalc.results.sweep import Difference, PlanAnswer, Planned
 
 
 HELD_SHOWN = 3

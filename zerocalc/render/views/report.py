@@ -15,7 +15,7 @@ from zerocalc.render.views.estimate import collectives_table, terms_table
 if TYPE_CHECKING:
     from zerocalc.render import Look
     from zerocalc.results import Estimates, Resolved, StrategyResult
-    from zerocalc.results_curve import Curve
+    from zerocalc.results.curve import Curve
 
 NOTES = ("Warning", "Assumed", "Not counted")
 

@@ -12,7 +12,7 @@ from zerocalc.render.views.common import notes_of
 
 if TYPE_CHECKING:
     from zerocalc.render import Look
-    from zerocalc.results_sweep import Refused, SweepHead
+    from zerocalc.results.sweep import Refused, SweepHead
 
 Row = tuple[Any, ...]
 REASONS = 5

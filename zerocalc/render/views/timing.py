@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from zerocalc.results import Estimates, Resolved, StrategyResult
-    from zerocalc.results_time import Compute, Crossover, LinkTime, Timing, Training
+    from zerocalc.results.time import Compute, Crossover, LinkTime, Timing, Training
 
 LINKS = {"intra_node": "In node", "inter_node": "Across nodes", "host": "PCIe", "nvme": "NVMe"}
 SECONDS_PER_DAY = 86400

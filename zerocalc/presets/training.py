@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from zerocalc.preset_rows import Figure, Preset, Row, row_of
+from zerocalc.presets.rows import Figure, Preset, Row, row_of
 from zerocalc.units import dtype_bytes
 
 COUNT = {"params": Fraction(1), "": Fraction(1)}

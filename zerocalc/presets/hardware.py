@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from zerocalc.preset_rows import (
+from zerocalc.presets.rows import (
     BANDWIDTH,
     BYTES,
     FLOPS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from zerocalc.activation_rows import (
+from zerocalc.activations.rows import (
     ATTENTION,
     BYTE,
     ELEMENT,

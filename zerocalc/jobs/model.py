@@ -15,8 +15,8 @@ from zerocalc.units import MAX_PARAMS, ceil, parse_count, parse_ratio
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from zerocalc.jobs.givens import Givens
     from zerocalc.layout import Architecture, Layout
-    from zerocalc.resolve import Givens
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 ROLES = ("frozen", "reference", "reward", "teacher")

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from zerocalc.errors import FileError, UnknownNameError, unknown_name
-from zerocalc.preset_hardware import Gpu, Node, read_gpu, read_node
-from zerocalc.preset_rows import Alternative, Figure, Preset, normal, shown
-from zerocalc.preset_training import (
+from zerocalc.presets.hardware import Gpu, Node, read_gpu, read_node
+from zerocalc.presets.rows import Alternative, Figure, Preset, normal, shown
+from zerocalc.presets.training import (
     ModelPreset,
     Optimizer,
     OptimizerState,
@@ -35,8 +35,8 @@ from zerocalc.preset_training import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from zerocalc.preset_links import Link, LinkRates
-    from zerocalc.preset_overheads import Overhead, Reserve
+    from zerocalc.presets.links import Link, LinkRates
+    from zerocalc.presets.overheads import Overhead, Reserve
 
 __all__ = [
     "KINDS", "Alternative", "Figure", "Gpu", "ModelPreset", "Node", "Optimizer", "OptimizerState", "Precision",
@@ -53,7 +53,7 @@ SINGULAR = {
 LARGEST_FILE_BYTES = 2**20
 
 T = TypeVar("T")
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parents[1]
 SHIPPED = _HERE / "_presets" if (_HERE / "_presets").is_dir() else _HERE.parent / "presets"
 _HEADER = re.compile(r'^\[("?)([^\[\]"\n]+)\1\][ \t]*(?:#.*)?$', re.MULTILINE)
 
@@ -132,28 +132,28 @@ def load_precision(name: str, *, directory: Path | str | None = None) -> Precisi
 
 def load_reserve(name: str = "default", *, directory: Path | str | None = None) -> Reserve:
     """Load a named reserve, such as `gpu.reserve`, from the overheads."""
-    from zerocalc.preset_overheads import read_reserve
+    from zerocalc.presets.overheads import read_reserve
 
     return _load("overheads", name, directory, read_reserve)
 
 
 def load_overhead(name: str, *, directory: Path | str | None = None) -> Overhead:
     """Load one measured overhead by id."""
-    from zerocalc.preset_overheads import read_overhead
+    from zerocalc.presets.overheads import read_overhead
 
     return read_overhead(find("overheads", name, directory=directory))
 
 
 def load_link(name: str, *, directory: Path | str | None = None) -> Link:
     """Load one measured link by id."""
-    from zerocalc.preset_links import read_link
+    from zerocalc.presets.links import read_link
 
     return read_link(find("links", name, directory=directory))
 
 
 def load_links(link_kind: str | None = None, *, directory: Path | str | None = None) -> list[Link]:
     """Load all measurements, or those of one kind: `intra-node`, `host link`, `nvme`, `cpu adam`, ..."""
-    from zerocalc.preset_links import read_link
+    from zerocalc.presets.links import read_link
 
     rows = _merged("links", directory, link_kind)
     links = [read_link(preset) for preset in rows if preset.table.get("kind") != "rates"]
@@ -171,7 +171,7 @@ def _shipped_rates(gpu: str) -> LinkRates:
 
 
 def _rates(gpu: str, directory: Path | str | None) -> LinkRates:
-    from zerocalc.preset_links import read_rates
+    from zerocalc.presets.links import read_rates
 
     default = find("links", "rates-default", directory=directory)
     for folder in _folders(directory):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
 
-from zerocalc import activation_rows as table_rows
-from zerocalc import activation_tables as tables
-from zerocalc.activation_widths import Shape, biases, evaluate, matmul_weights
+from zerocalc.activations import rows as table_rows
+from zerocalc.activations import tables
+from zerocalc.activations.widths import Shape, biases, evaluate, matmul_weights
 from zerocalc.errors import SpecError
 from zerocalc.formulas.activations import (
     cast_weight_bytes,
@@ -24,8 +24,8 @@ from zerocalc.units import ceil_div, largest, smallest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from zerocalc.activation_rows import Attention, Checkpointing, Device, Dtype, Saved
-    from zerocalc.activation_tables import Implementation, Recipe
+    from zerocalc.activations.rows import Attention, Checkpointing, Device, Dtype, Saved
+    from zerocalc.activations.tables import Implementation, Recipe
     from zerocalc.layout import Dimensions
 
 T = TypeVar("T")

@@ -1,5 +1,4 @@
-"""What zerocalc answers. Plain frozen dataclasses: they cost nothing to build at start-up, and pydantic reads their
-annotations and docstrings when a JSON Schema is asked for.
+"""What zerocalc answers: records that cost little at start-up; pydantic reads them when a JSON Schema is written.
 
 Every number is exact; nothing here is formatted.
 """
@@ -15,8 +14,8 @@ from zerocalc._version import __version__
 from zerocalc.records import Record
 
 if TYPE_CHECKING:
-    from zerocalc.results_curve import Curve
-    from zerocalc.results_time import Crossover, Timing
+    from zerocalc.results.curve import Curve
+    from zerocalc.results.time import Crossover, Timing
 
 SCHEMA_VERSION = "0.1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from zerocalc.preset_rows import BANDWIDTH, FLOPS, TIME, Figure, Preset, Row, rate, row_of
+from zerocalc.presets.rows import BANDWIDTH, FLOPS, TIME, Figure, Preset, Row, rate, row_of
 
 
 class Link(NamedTuple):

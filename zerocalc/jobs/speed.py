@@ -5,25 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import SpecError
+from zerocalc.jobs.givens import SPEED_WORDS
 from zerocalc.specs.job import Speed
 from zerocalc.units import parse_count, parse_rate, parse_ratio
 
 if TYPE_CHECKING:
+    from zerocalc.jobs.givens import Givens
     from zerocalc.presets import Gpu, Node
-    from zerocalc.resolve import Givens
-
 USUAL_MFU = "0.35"
 """Assumed where none is given: between what well-tuned dense runs and untuned ones report."""
-
-SPEED_WORDS = {
-    "peak_flops": "peak_flops_per_s",
-    "busbw": "ring_bytes_per_s",
-    "network": "network_bytes_per_s",
-    "host_bandwidth": "host_bytes_per_s",
-    "nvme_bandwidth": "nvme_bytes_per_s",
-    "cpu_adam": "cpu_adam_params_per_s",
-}
-"""Each flag and the rate it sets."""
 
 
 def resolve_speed(g: Givens, gpu: Gpu | None, node: Node | None) -> Speed | None:
@@ -55,7 +45,9 @@ def _given_rate(g: Givens, word: str) -> float:
     """A rate as typed: FLOP/s and parameters/s are counts, links are sizes per second."""
     text = g.text(word) or ""
     if word in {"peak_flops", "cpu_adam"}:
-        bare = text.removesuffix("/s").removesuffix("FLOP").removesuffix("FLOPS").removesuffix("params").strip()
+        bare = (
+            text.removesuffix("/s").removesuffix("FLOP").removesuffix("FLOPS").removesuffix("params").strip()
+        )
         return float(parse_count(bare, name=g.where(word), maximum=10**18))
     return parse_rate(text, name=g.where(word))
 

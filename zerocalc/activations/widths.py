@@ -18,7 +18,7 @@ from zerocalc.formulas.registry import apply
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from zerocalc.activation_rows import Device, Dtype, Saved
+    from zerocalc.activations.rows import Device, Dtype, Saved
     from zerocalc.layout import Dimensions
 
 

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import NamedTuple
 
-from zerocalc.preset_rows import BYTES, Figure, Preset, read_figure, row_of
+from zerocalc.presets.rows import BYTES, Figure, Preset, read_figure, row_of
 
 
 class Overhead(NamedTuple):

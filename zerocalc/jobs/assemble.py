@@ -41,7 +41,7 @@ def level(data: Mapping[str, Any] | str, label: str, base: Path) -> Reading:
 
 
 def _is_relative_path(model: Any) -> bool:
-    from zerocalc.resolve_model import is_path
+    from zerocalc.jobs.model import is_path
 
     return isinstance(model, str) and is_path(model) and model[:1] not in "./~"
 
@@ -64,7 +64,8 @@ class Assembler:
 
         Raises ZerocalcError for what cannot be read or contradicts itself.
         """
-        from zerocalc.resolve import WORDS, resolve
+        from zerocalc.jobs.givens import WORDS
+        from zerocalc.jobs.resolve import resolve
 
         merged = self.read(levels)
         if (hub := merged.files.get("hub")) is not None:
