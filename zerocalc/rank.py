@@ -180,15 +180,19 @@ def stage_layouts(layout: Layout, parallelism: Parallelism) -> list[tuple[Sequen
             f"--pp {p.pp}: the model has only {layout.num_layers} layers",
             hint="give at most one stage a layer",
         )
+    shares: dict[int, tuple[Tensor, ...]] = {}
     classes: dict[tuple[tuple[tuple[Tensor, ...], int], ...], tuple[list[int], Layout]] = {}
     for stage, (low, high) in enumerate(_stage_bounds(layout.num_layers, p.pp, p.stage_layers)):
         units = list(_stage_units(layout, low, high, first=stage == 0, last=stage == p.pp - 1))
         if p.pp > 1 and stage == p.pp - 1 and (head := _tied_head(layout)) is not None:
             units.append(head)
-        local = [
-            replace(unit, tensors=tuple(_divide(t, tp=p.tp, ep=p.ep, etp=p.etp) for t in unit.tensors))
-            for unit in units
-        ]
+        for unit in units:
+            # The stages' units share their tensors, which are divided once.
+            if id(unit.tensors) not in shares:
+                shares[id(unit.tensors)] = tuple(
+                    _divide(t, tp=p.tp, ep=p.ep, etp=p.etp) for t in unit.tensors
+                )
+        local = [replace(unit, tensors=shares[id(unit.tensors)]) for unit in units]
         key = tuple((unit.tensors, unit.count) for unit in local)
         if key in classes:
             classes[key][0].append(stage)

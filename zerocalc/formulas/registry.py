@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from typing import Any, TypeVar
@@ -73,11 +73,11 @@ class Grouped(Record):
 
     entry: Entry
     groups: tuple[tuple[int, Applied], ...]
+    value: Any = field(init=False)
+    """The sum over all groups."""
 
-    @property
-    def value(self) -> Any:
-        """The sum over all groups."""
-        return sum(times * applied.value for times, applied in self.groups)
+    def __post_init__(self) -> None:
+        self.value = sum(times * applied.value for times, applied in self.groups)
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -106,11 +106,11 @@ class Summed(Record):
     """A sum of named parts, each `times` what one formula gave; parts may follow different formulas."""
 
     parts: tuple[tuple[str, Any, Applied], ...]
+    value: Any = field(init=False)
+    """The sum over all parts."""
 
-    @property
-    def value(self) -> Any:
-        """The sum over all parts."""
-        return sum(times * applied.value for _, times, applied in self.parts)
+    def __post_init__(self) -> None:
+        self.value = sum(times * applied.value for _, times, applied in self.parts)
 
     @property
     def inputs(self) -> Mapping[str, Any]:

@@ -118,27 +118,29 @@ class Whole(Recorded):
         return -self + other
 
     def __mul__(self, other: Any) -> Any:
-        if isinstance(other, (int, Fraction)):
-            return self._scaled(lowest(other))
-        if isinstance(other, (float, Real)):
-            return self.as_real() * other
+        if type(other) is int:
+            return self._scaled(other)
         if not isinstance(other, Whole):
-            return NotImplemented
-        ours, theirs = self._single(), other._single()
-        a = self if ours == 1 else self._scaled(Fraction(1, ours))
-        b = other if theirs == 1 else other._scaled(Fraction(1, theirs))
+            if isinstance(other, (int, Fraction)):
+                return self._scaled(lowest(other))
+            return self.as_real() * other if isinstance(other, (float, Real)) else NotImplemented
+        ours, a = self._unit()
+        theirs, b = other._unit()
         pair = (a, b) if a.recorded <= b.recorded else (b, a)
         product = made(self.tape, "times", pair, a.value * b.value, corners(_times, a, b))
         return product._scaled(lowest(ours * theirs))
 
     __rmul__ = __mul__
 
-    def _single(self) -> Exact:
-        """The coefficient, where the number is one atom alone; otherwise what makes it whole."""
+    def _unit(self) -> tuple[Exact, Whole]:
+        """The number as a factor times an atom alone where it is one; otherwise times what has whole coefficients."""
         if len(self.terms) == 1 and self.const == 0:
-            return next(iter(self.terms.values()))
+            ((index, factor),) = self.terms.items()
+            if factor == 1:
+                return 1, self
+            return factor, Whole(self.tape, 0, {index: 1}, self.value // factor)
         scale = self.scale
-        return 1 if scale == 1 else Fraction(1, scale)
+        return (1, self) if scale == 1 else (Fraction(1, scale), self._scaled(scale))
 
     def __floordiv__(self, other: Any) -> Any:
         if isinstance(other, (float, Real)):

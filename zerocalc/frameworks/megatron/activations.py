@@ -55,7 +55,7 @@ def activation_plan(view: RankView, settings: Mapping[str, Any], answer: Plan) -
     )
     if estimate is None:
         return []
-    moments = {name: list(terms) for name, terms in _moments(view, settings, own, estimate).items()}
+    moments = _moments(view, settings, own, estimate)
     heaviest = max(moments, key=lambda name: sum(term.bytes for term in moments[name]))
     answer.assumptions.append(f"the turn's peak is {MOMENTS[heaviest]}")
     answer.assumptions.append(
@@ -67,20 +67,15 @@ def activation_plan(view: RankView, settings: Mapping[str, Any], answer: Plan) -
 
 def _moments(
     view: RankView, settings: Mapping[str, Any], own: Mapping[str, Any], estimate: ActivationEstimate
-) -> dict[str, Iterator[Term]]:
+) -> dict[str, list[Term]]:
     """The terms that are live at each moment this stage goes through."""
     layers = replace(estimate, loss=())
-    held = {"held": FORWARD_BACKWARD}
-
-    def at(moment: str, extra: Iterator[Term]) -> Iterator[Term]:
-        phases = {"recompute": FORWARD_BACKWARD} if moment == "last_layer" else held
-        yield from activation_terms_of(layers, own, phases)
-        yield from extra
-
-    moments = {"last_layer": at("last_layer", _last_layer(view, settings))}
+    again = activation_terms_of(layers, own, {"recompute": FORWARD_BACKWARD})
+    moments = {"last_layer": [*again, *_last_layer(view, settings)]}
     if view.is_last_stage:
-        moments["loss"] = at("loss", _loss(view, settings))
-        moments["output_layer"] = at("output_layer", _output_layer(view, settings))
+        held = list(activation_terms_of(layers, own, {"held": FORWARD_BACKWARD}))
+        moments["loss"] = [*held, *_loss(view, settings)]
+        moments["output_layer"] = [*held, *_output_layer(view, settings)]
     return moments
 
 
