@@ -17,7 +17,7 @@ from zerocalc import units
 from zerocalc.architectures import architecture
 from zerocalc.architectures.lora import lora_layout
 from zerocalc.errors import SpecError, UnknownNameError
-from zerocalc.evaluate import evaluate, phases_of, plans
+from zerocalc.evaluate import evaluate, plans
 from zerocalc.formulas.registry import Applied, Grouped
 from zerocalc.frameworks.deepspeed import SETTINGS, STRATEGIES
 from zerocalc.frameworks.deepspeed.buckets import FlatGroup, all_reduce_calls, fill, reduce_calls
@@ -28,6 +28,7 @@ from zerocalc.layout import Architecture, Layout, Tensor, Unit
 from zerocalc.presets import load_optimizer, load_precision, optimizer_bytes_per_param
 from zerocalc.readers import deepspeed_keys
 from zerocalc.specs.job import Job, ModelSpec, Offload, OptimizerSpec, Parallelism, Precision, Workload
+from zerocalc.totals import phases_of
 
 if TYPE_CHECKING:
     from zerocalc.frameworks.terms import Plan

@@ -14,13 +14,14 @@ import pytest
 from tests.frameworks.measured import job_of, layout_from_param_shapes, rotary_buffers
 from zerocalc.architectures import architecture
 from zerocalc.errors import UsageError
-from zerocalc.evaluate import inapplicable, phases_of
+from zerocalc.evaluate import inapplicable
 from zerocalc.frameworks import pytorch
 from zerocalc.frameworks.pytorch import IMPLEMENTATIONS, INAPPLICABLE, SETTINGS, STRATEGIES, plan, rank_states
 from zerocalc.frameworks.pytorch.moments import BACKWARD, FORWARD
 from zerocalc.frameworks.pytorch.zero_redundancy import deal
 from zerocalc.rank import RankView, rank_views
 from zerocalc.strategies import STRATEGIES as ALL
+from zerocalc.totals import phases_of
 
 if TYPE_CHECKING:
     from zerocalc.specs.job import Job

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.live.models import SEQUENCE, config_file
-from zerocalc.evaluate import phases_of, plans
+from zerocalc.evaluate import plans
 from zerocalc.jobs.resolve import resolve
 from zerocalc.readers.deepspeed import read_deepspeed
 from zerocalc.readers.reading import Given
+from zerocalc.totals import phases_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import UsageError
-from zerocalc.evaluate import bounded, heaviest, inapplicable, peak_of, phases_of, plans
+from zerocalc.evaluate import heaviest, inapplicable, plans
+from zerocalc.totals import bounded, on_node, peak_of, phases_of, tier_peak
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zerocalc.frameworks.terms import Plan
+    from zerocalc.frameworks.terms import Plan, Tier
     from zerocalc.rank import RankView
     from zerocalc.specs.job import Job
 
@@ -102,12 +103,11 @@ def _left(capacity: int | None, used: Any) -> Any:
     return None if capacity is None else capacity - used
 
 
-def _tier(job: Job, plan: Plan, tier: str, name: str, capacity: int | None) -> dict[str, Any]:
+def _tier(job: Job, plan: Plan, tier: Tier, name: str, capacity: int | None) -> dict[str, Any]:
     """What a node holds off its GPUs, and whether that fits."""
-    per_node, world = job.parallelism.gpus_per_node, job.parallelism.world_size
-    _, peak = peak_of(phases_of(term for term in plan.terms if term.tier == tier))
-    bounded(f"{tier} of one rank", peak)
-    held = None if per_node is None else bounded(f"{tier} of one node", peak * min(per_node, world))
+    held = on_node(job, bounded(f"{tier} of one rank", tier_peak(plan, tier)))
+    if held is not None:
+        bounded(f"{tier} of one node", held)
     left = None if held is None else _left(capacity, held)
     return {f"{name}_bytes_per_node": held, f"{name}_fits": None if left is None else left >= 0}
 
