@@ -40,10 +40,23 @@ class FileError(ZerocalcError):
 
 def unknown_name(kind: str, got: str, known: list[str], *, hint: str | None = None) -> UnknownNameError:
     """Build the error for a misspelt name, with the near ones as suggestions."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(got.lower(), known, n=3, cutoff=0.5)
-    near += [name for name in known if got.lower() in name and name not in near][: 3 - len(near)]
+    near = near_names(got, known)
     suggestion = f"did you mean {' or '.join(repr(name) for name in near)}?" if near else None
     message = f"unknown {kind} {got!r}" + (f"; {suggestion}" if suggestion else "")
     return UnknownNameError(message, hint=hint)
+
+
+def near_names(got: str, known: list[str]) -> list[str]:
+    """At most three names like the one given, the likest first; of a path only what follows the last slash counts."""
+    from difflib import get_close_matches
+
+    wanted = _last_part(got)
+    by_last: dict[str, str] = {}
+    for name in known:
+        by_last.setdefault(_last_part(name), name)
+    near = [by_last[last] for last in get_close_matches(wanted, by_last, n=3, cutoff=0.5)]
+    return near + [name for name in known if wanted and wanted in name and name not in near][: 3 - len(near)]
+
+
+def _last_part(name: str) -> str:
+    return name.lower().rpartition("/")[2]

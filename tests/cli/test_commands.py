@@ -122,6 +122,13 @@ def test_presets():
     assert {"h100-sxm-80", "a100-sxm-80"} <= {row["name"] for row in rows}
     assert json.loads(call("presets", "show", "gpu", "h100", "-f", "json").out)["name"] == "h100-sxm-80"
     assert call("presets").code == 0
+    kinds = json.loads(call("presets", "list", "-f", "json").out)["counts"]
+    assert kinds["gpus"] == len(rows)
+    assert json.loads(call("presets", "list", "settings", "-f", "json").out)["counts"].keys() == {"settings"}
+    shown = json.loads(call("presets", "show", "settings", "reduce_bucket_size", "-f", "json").out)
+    assert shown["values"]["default"] == "500000000"
+    assert "megatron:" not in shown["name"]
+    assert call("presets", "show", "settings", "loss").code == 2  # Several frameworks have it.
     assert call("presets", "show", "gpus", "h10").code == 2
 
 

@@ -31,6 +31,14 @@ BAD = {
     "contradiction": (("compare", "7b", "--gpus", "8", "--dp", "4"), "contradict"),
     "does not divide": (("compare", "7b", "--gpus", "8", "--tp", "3"), "divisible"),
     "setting without a value": (("compare", "7b", "--dp", "8", "--set", "qwz"), "KEY=VALUE"),
+    "unknown setting of one framework": (
+        ("estimate", "7b", "--dp", "8", "--framework", "deepspeed", "--set", "reduce_bucket=1"),
+        "did you mean 'reduce_bucket_size'",
+    ),
+    "an organisation's model": (
+        ("compare", "meta-llama/Llama-3-8B", "--dp", "8"),
+        "did you mean 'llama-3-8b'",
+    ),
     "unknown setting": (("compare", "7b", "--dp", "8", "--set", "qqq=1"), "unknown setting"),
     "empty name in a list": (("compare", "7b", "--dp", "8", "--strategy", "zero1,,zero2"), "empty"),
     "two strategies for one": (("estimate", "7b", "--dp", "8", "--strategy", "zero1,zero2"), "one"),

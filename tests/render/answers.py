@@ -42,6 +42,7 @@ def every_answer():
         answers[f"explain-{quantity}"] = zerocalc.explain(job("offload"), quantity)
     answers["params"] = params("mixtral-8x7b")
     answers["presets"] = presets("nodes")
+    answers["presets-settings"] = presets("settings")
     answers["preset"] = preset("gpus", "h100")
     answers["preset-model"] = preset("models", "gpt2")
     return answers

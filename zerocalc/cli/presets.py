@@ -11,7 +11,7 @@ from zerocalc.cli.group import ExampleGroup
 from zerocalc.cli.options import command as _command
 from zerocalc.cli.options import output_options, presets_option
 
-_KINDS = words_of("models", "gpus", "nodes", "optimizers", "precisions", "links", "overheads")
+_KINDS = words_of("models", "gpus", "nodes", "optimizers", "precisions", "links", "overheads", "settings")
 EXAMPLES = (
     "zerocalc presets list gpus",
     "zerocalc presets show gpus h100",
@@ -30,7 +30,7 @@ EXAMPLES = (
 def command(ctx: click.Context) -> None:
     """List presets, or show one with the source of every figure.
 
-    Kinds are models, gpus, nodes, optimizers, precisions, links and overheads.
+    Kinds are models, gpus, nodes, optimizers, precisions, links, overheads, and settings: what --set takes.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -41,7 +41,7 @@ def command(ctx: click.Context) -> None:
 @presets_option
 @output_options
 def list_command(kind: str | None, **typed: Any) -> None:
-    """List the presets of KIND, or all of them."""
+    """List the presets of KIND; without KIND, the kinds and how many there are of each."""
     from zerocalc.cli.output import emit
     from zerocalc.cli.question import presets_dir
     from zerocalc.questions.presets import presets

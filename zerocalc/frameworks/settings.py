@@ -11,6 +11,8 @@ from zerocalc.records import Record
 
 _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 _MAX_INT = 10**15
+WHERE_LISTED = "zerocalc presets list settings"
+"""The command that shows every setting."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -88,7 +90,7 @@ def resolve_settings(
         if name not in by_name:
             raise unknown_name(
                 f"setting of framework {framework}", name, list(by_name),
-                hint=f"settings of {framework}: {', '.join(by_name) or 'none'}",
+                hint=WHERE_LISTED,
             )  # fmt: skip
         row = by_name[name]
         values[name] = parse_setting(row, value)

@@ -8,7 +8,7 @@ from zerocalc.errors import UsageError, unknown_name
 from zerocalc.evaluate import evaluate, excluded_of, inapplicable, request_of, with_framework
 from zerocalc.formulas.states import floor_line_bytes
 from zerocalc.frameworks import framework_named
-from zerocalc.frameworks.settings import Idle
+from zerocalc.frameworks.settings import WHERE_LISTED, Idle
 from zerocalc.questions.crossover import crossovers
 from zerocalc.questions.solve import smallest_degree
 from zerocalc.rank import rank_views
@@ -63,7 +63,7 @@ def _check_settings(job: Job, frameworks: Sequence[str]) -> None:
     known = {row.name for framework in frameworks for row in framework_named(framework).SETTINGS}
     for name in job.settings:
         if name not in known:
-            raise unknown_name(f"setting of {', '.join(frameworks)}", name, sorted(known))
+            raise unknown_name(f"setting of {', '.join(frameworks)}", name, sorted(known), hint=WHERE_LISTED)
 
 
 def _warnings(job: Job, plans: Sequence[Plan], strategies: set[str]) -> list[str]:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from zerocalc.presets.rows import Preset
 
+SETTINGS = "settings"
+LISTED = (*KINDS, SETTINGS)
+"""What can be listed: the kinds of preset, and the frameworks' settings."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PresetRow:
@@ -29,6 +33,8 @@ class PresetRow:
 class PresetList(Answer):
     """`presets list`: what can be named."""
 
+    counts: dict[str, int]
+    """How many there are of each kind that was asked for."""
     rows: list[PresetRow]
 
 
@@ -44,25 +50,46 @@ class PresetAnswer(Answer):
 def kind_named(text: str) -> str:
     """A kind of preset, in the singular as well. Raises UnknownNameError with the near ones."""
     lowered = text.strip().lower()
-    for kind in KINDS:
+    for kind in LISTED:
         if lowered in {kind, kind[:-1]}:
             return kind
-    raise unknown_name("kind of preset", text, list(KINDS), hint=f"one of {', '.join(KINDS)}")
+    raise unknown_name("kind of preset", text, list(LISTED), hint=f"one of {', '.join(LISTED)}")
 
 
 def presets(kind: str | None = None, *, directory: Path | None = None) -> PresetList:
     """Every preset of one kind, or of all kinds."""
-    kinds = KINDS if kind is None else (kind_named(kind),)
-    rows = [_row(preset) for each in kinds for preset in list_presets(each, directory=directory)]
-    return PresetList(kind="presets", request={"kind": Resolved(value=kind, origin="flag")}, rows=rows)
+    kinds = LISTED if kind is None else (kind_named(kind),)
+    rows = {each: _rows(each, directory) for each in kinds}
+    return PresetList(
+        kind="presets",
+        request={"kind": Resolved(value=kind, origin="flag" if kind else "default")},
+        counts={each: len(of_kind) for each, of_kind in rows.items()},
+        rows=[row for of_kind in rows.values() for row in of_kind],
+    )
 
 
 def preset(kind: str, name: str, *, directory: Path | None = None) -> PresetAnswer:
     """One preset as written. Raises UnknownNameError with the near names."""
     known = kind_named(kind)
-    values: dict[str, Any] = show(known, name, directory=directory)
+    if known == SETTINGS:
+        from zerocalc.questions.settings import setting
+
+        name, values = setting(name)
+    else:
+        values = show(known, name, directory=directory)
     request = {"kind": Resolved(value=known, origin="flag"), "name": Resolved(value=name, origin="flag")}
     return PresetAnswer(kind="preset", request=request, preset_kind=known, name=values["id"], values=values)
+
+
+def _rows(kind: str, directory: Path | None) -> list[PresetRow]:
+    if kind != SETTINGS:
+        return [_row(found) for found in list_presets(kind, directory=directory)]
+    from zerocalc.questions.settings import all_settings, summary
+
+    return [
+        PresetRow(kind=kind, name=name, summary=summary(row), aliases=[])
+        for name, row in all_settings().items()
+    ]
 
 
 def _row(found: Preset) -> PresetRow:

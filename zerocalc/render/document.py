@@ -67,7 +67,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A formula or a command: shown as it is, never broken."""
+    """A command, shown as it is, or a formula, which may be broken before its operators."""
 
     text: str
     label: str = ""

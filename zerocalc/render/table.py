@@ -1,8 +1,8 @@
 """Text for a terminal. The only module that imports rich.
 
 No digit is ever wrapped or cropped: a table wider than the terminal is turned on its side (its first column becomes the
-header), and where that is too wide as well, every row becomes a block of lines. Without a terminal tables keep their
-natural width. Only sentences are wrapped, between words.
+header), folded (`render/fold.py`), and where nothing fits, every row becomes a block of lines. Without a terminal tables
+keep their natural width. Only sentences are wrapped, between words, and formulas, before their operators.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rich.text import Text
 
 from zerocalc.render import document_of
 from zerocalc.render.document import Block, Cell, Chart, Column, Facts, Heading, Note, Table, Tone, Verbatim
+from zerocalc.render.fold import folds, formula_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,8 +73,7 @@ def _text(block: Block, look: Look) -> str:
         case Note():
             return _wrapped(block, look)
         case Verbatim():
-            label = f"{block.label}: " if block.label else "  "
-            return _styled(f"{label}{block.text}", block.tone, look)
+            return _styled(_verbatim(block, look), block.tone, look)
 
 
 def _console(width: int, look: Look) -> Console:
@@ -117,14 +117,28 @@ def _wrapped(note: Note, look: Look) -> str:
     return _styled("\n".join(lines), note.tone, look)
 
 
+def _verbatim(block: Verbatim, look: Look) -> str:
+    """A command as it is; a formula's lines, where too wide, broken before operators."""
+    text = f"{block.label}: {block.text}" if block.label else f"  {block.text}"
+    if look.width is None or block.tone == "link":
+        return text
+    return "\n".join(broken for line in text.split("\n") for broken in formula_lines(line, look.width))
+
+
 def _table(table: Table, look: Look) -> str:
     title = _wrapped(Note(table.title, tone="strong"), look)
     shapes = ((shape, gap) for shape in _shapes(table) for gap in _GAPS)
     fitting = next((pair for pair in shapes if look.width is None or _width(*pair) <= look.width), None)
-    if fitting is None:
-        return "\n\n".join([title, *_row_blocks(table, look)])
-    body = _printed(_rich(*fitting, look), _width(*fitting), look)
-    return f"{title}\n{body}"
+    if fitting is not None:
+        return f"{title}\n{_body(*fitting, look)}"
+    folded = folds(table, _widths(table), look.width or PROSE_WIDTH)
+    if folded:
+        return f"{title}\n" + "\n\n".join(_body(part, _GAPS[-1], look) for part in folded)
+    return "\n\n".join([title, *_row_blocks(table, look)])
+
+
+def _body(table: Table, gap: int, look: Look) -> str:
+    return _printed(_rich(table, gap, look), _width(table, gap), look)
 
 
 def _shapes(table: Table) -> Iterator[Table]:
@@ -147,7 +161,12 @@ def _on_its_side(table: Table) -> Table:
 
 def _widths(table: Table) -> list[int]:
     return [
-        max([cell_len(column.header), *(cell_len(row[index].text) for row in table.rows)])
+        max(
+            [
+                cell_len(column.header),
+                *(cell_len(line) for row in table.rows for line in row[index].text.split("\n")),
+            ]
+        )
         for index, column in enumerate(table.columns)
     ]
 
@@ -185,8 +204,25 @@ def _row_blocks(table: Table, look: Look) -> Iterator[str]:
         lines = [_styled(row[0].text, "strong", look)]
         for column, cell in zip(table.columns[1:], row[1:], strict=True):
             if cell.text:
-                lines.append(f"  {column.header:<{label}}  {_styled(cell.text, cell.tone, look)}")
+                lines.append(
+                    f"  {column.header:<{label}}  {_styled(_in_block(column, cell, label, look), cell.tone, look)}"
+                )
         yield "\n".join(lines)
+
+
+def _in_block(column: Column, cell: Cell, label: int, look: Look) -> str:
+    """A cell's text; a sentence broken between words, under itself."""
+    if column.right or look.width is None:
+        return cell.text
+    indent = " " * (label + 4)
+    broken = textwrap.wrap(
+        indent + cell.text,
+        max(look.width, label + 20),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(broken).lstrip()
 
 
 def _chart(chart: Chart, look: Look) -> str:

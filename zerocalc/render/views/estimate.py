@@ -76,9 +76,9 @@ def terms_table(title: str, terms: list[TermResult], phases: dict[str, int], uni
         Column("Ranks"),
     ]
     rows = [
-        cells([words(term.name), *([term.part] if several else []), numbers.count(term.sharded_over)])
-        + tuple(_live(term, phase, units, decimals) for phase in phases)
-        for term in terms
+        cells([words(name), *([part] if several else []), numbers.count(ranks)])
+        + tuple(_live(live.get(phase), units, decimals) for phase in phases)
+        for (name, part, ranks), live in _lines(terms)
     ]
     blank = [""] * (len(columns) - 1)
     sums = (Cell(numbers.in_units(total, units, decimals), "strong") for total in phases.values())
@@ -87,8 +87,22 @@ def terms_table(title: str, terms: list[TermResult], phases: dict[str, int], uni
     return Table(title, tuple(columns), tuple(rows), total=True)
 
 
-def _live(term: TermResult, phase: str, units: str, decimals: int) -> Cell:
-    if phase not in term.phases:
+def _lines(terms: Iterable[TermResult]) -> list[tuple[tuple[str, str, int], dict[str, TermResult]]]:
+    """A line per term; terms of one name that are never live together share theirs."""
+    lines: list[tuple[tuple[str, str, int], dict[str, TermResult]]] = []
+    for term in terms:
+        key = (term.name, term.part, term.sharded_over)
+        live = next(
+            (live for name, live in lines if name == key and live.keys().isdisjoint(term.phases)), None
+        )
+        if live is None:
+            lines.append((key, live := {}))
+        live |= dict.fromkeys(term.phases, term)
+    return lines
+
+
+def _live(term: TermResult | None, units: str, decimals: int) -> Cell:
+    if term is None:
         return Cell(numbers.NOTHING, "faint")
     return Cell(numbers.in_units(term.bytes, units, decimals))
 

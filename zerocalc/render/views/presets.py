@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.render import numbers
-from zerocalc.render.document import Cell, Column, Document, Facts, Table, cells
+from zerocalc.render.document import Block, Cell, Column, Document, Facts, Table, cells
 from zerocalc.render.views.common import next_command, words
 
 if TYPE_CHECKING:
@@ -18,46 +18,74 @@ def view(result: Any, look: Look) -> Document:
 
 
 def _list(result: Any, look: Look) -> Document:
-    columns = (Column("Kind", right=False), Column("Name", right=False), Column("What", right=False))
-    rows = tuple(
-        (Cell(row.kind, "faint"), Cell(row.name, "strong"), Cell(row.summary)) for row in result.rows
-    )
+    """The presets of a kind; where no kind was named, the kinds."""
+    if result.request["kind"].value is None:
+        return _kinds(result, look)
+    columns = (Column("Name", right=False), Column("What", right=False))
+    rows = tuple((Cell(row.name, "strong"), Cell(row.summary)) for row in result.rows)
+    (kind,) = result.counts
     return Document(
-        (Table(f"{len(rows)} presets", columns, rows), next_command(look, "presets show KIND NAME"))
+        (
+            Table(f"{numbers.count(len(rows))} {kind}", columns, rows),
+            next_command(look, f"presets show {kind} {result.rows[0].name if result.rows else 'NAME'}"),
+        )
     )
+
+
+def _kinds(result: Any, look: Look) -> Document:
+    columns = (Column("Kind", right=False), Column("Number"))
+    rows = tuple(
+        (Cell(kind, "strong"), Cell(numbers.count(number))) for kind, number in result.counts.items()
+    )
+    return Document((Table("What can be named", columns, rows), next_command(look, "presets list models")))
 
 
 def _one(result: Any) -> Document:
-    """Names and notes as lines, published figures as rows with their source."""
+    """Names and notes as lines, published figures as rows, their sources numbered below."""
     figures = [(name, item) for name, item in result.values.items() if _is_figure(item)]
-    figures += [(each["field"], each) for each in result.values.get("alternatives", ()) if _is_figure(each)]
+    unused = [(each["field"], each) for each in result.values.get("alternatives", ()) if _is_figure(each)]
     others = [
         (name, item)
         for name, item in result.values.items()
         if not _is_figure(item) and name != "alternatives"
     ]
-    facts = Facts(f"{result.preset_kind} {result.name}", tuple(_flat("", dict(others))))
-    return Document((facts, _figures(figures)) if figures else (facts,))
+    said = list(dict.fromkeys(_said(item) for _, item in [*figures, *unused]))
+    blocks: list[Block] = [Facts(f"{result.preset_kind} {result.name}", tuple(_flat("", dict(others))))]
+    blocks += [
+        _figures(title, rows, said)
+        for title, rows in (("Figures as published", figures), ("Published too, not used", unused))
+        if rows
+    ]
+    if said:
+        blocks.append(Facts("Sources", tuple((_mark(said, each), each) for each in said)))
+    return Document(tuple(blocks))
 
 
 def _is_figure(item: Any) -> bool:
     return isinstance(item, dict) and "value" in item
 
 
-def _figures(figures: list[tuple[str, dict[str, Any]]]) -> Table:
-    columns = tuple(Column(name, right=False) for name in ("Figure", "Value", "Unit", "Sure", "Source"))
+def _figures(title: str, figures: list[tuple[str, dict[str, Any]]], said: list[str]) -> Table:
+    columns = (
+        Column("Figure", right=False), Column("Value"),
+        *(Column(name, right=False) for name in ("Unit", "Sure", "Source")),
+    )  # fmt: skip
     rows = tuple(
         cells(
             [
                 words(name),
                 _plain(item["value"]),
                 *(str(item.get(key, "")) for key in ("unit", "confidence")),
-                _said(item),
+                _mark(said, _said(item)),
             ]
         )
         for name, item in figures
     )
-    return Table("Figures as published", columns, rows)
+    return Table(title, columns, rows)
+
+
+def _mark(said: list[str], text: str) -> str:
+    return f"[{said.index(text) + 1}]"
 
 
 def _said(item: dict[str, Any]) -> str:
