@@ -15,7 +15,7 @@ from zerocalc.activations.terms import ActivationEstimate, LayerActivations, act
 from zerocalc.formulas.loss import Line, liger_chunk_tokens
 from zerocalc.formulas.registry import Summed
 from zerocalc.frameworks.terms import FORWARD_BACKWARD, Term
-from zerocalc.units import ceil_div
+from zerocalc.units import ceil_div, smallest
 
 if TYPE_CHECKING:
     from zerocalc.layout import Dimensions
@@ -26,7 +26,7 @@ MOMENTS = ("forward_end", "loss_backward", "recompute")
 
 def in_flight(view: RankView) -> int:
     """Micro-batches whose activations a pipeline stage holds at once under 1F1B. Source: korthikanti-pipeline."""
-    return min(view.job.workload.grad_accum, view.job.parallelism.pp - view.stage)
+    return smallest(view.job.workload.grad_accum, view.job.parallelism.pp - view.stage)
 
 
 def estimate_activations(

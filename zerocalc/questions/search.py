@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,8 @@ class Search:
     nearest: tuple[int, Job] | None = None
     """Of those whose states alone are too much: what is missing least, as (headroom, job)."""
 
-    _recorder: tuple[Job, Recorder] | None = None
+    _recorders: dict[int, Recorder] = field(default_factory=dict)
+    """Of the variants that differ by relief alone, each of which keeps its job alive and so its key unique."""
 
     def candidates(self) -> Iterator[Candidate]:
         """Every configuration that was evaluated. What cannot be is passed over."""
@@ -76,6 +77,7 @@ class Search:
     ) -> Iterator[Candidate]:
         """More and more relief, each only for the batches that did not fit with less."""
         variants: dict[Rung, Job] = {}
+        self._recorders.clear()
         for rung in ladder:
             relief = {word: self.found[word][at] for word, at in zip(reliefs, rung, strict=True)}
             variant = with_choice(self.job, {**choice, **relief})
@@ -148,12 +150,12 @@ class Search:
         """Some of the batches of a variant; each variant is traced once."""
         if not left:
             return
-        if self._recorder is None or self._recorder[0] is not variant:
+        if id(variant) not in self._recorders:
             ends = {word: [point[word] for point in points] for word in points[0]}
             bounds = {word: (min(values), max(values)) for word, values in ends.items()}
-            self._recorder = (variant, Recorder(variant, bounds))
+            self._recorders[id(variant)] = Recorder(variant, bounds)
         self.evaluated += len(left)
-        found = answers(self._recorder[1], [points[at] for at in left])
+        found = answers(self._recorders[id(variant)], [points[at] for at in left])
         for at, columns in zip(left, found, strict=True):
             if not isinstance(columns, str):
                 yield at, Candidate(variant, points[at]["micro_batch"], points[at]["grad_accum"], columns)
