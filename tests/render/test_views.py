@@ -120,3 +120,19 @@ def test_an_estimate_says_from_which_degree_on_more_gpus_stop_helping():
     assert "15.3 GB of the peak fall as 1/N_d, 140.0 GB stay: from N_d = 140 on adding GPUs stops" in text
     assert "no part of the peak falls" in _text(zerocalc.estimate(zerocalc.job("7b", dp=8, strategy="ddp")))
     assert "every further one helps" in _text(zerocalc.estimate(zerocalc.job("7b", dp=8, strategy="zero3")))
+
+
+def test_many_phases_stand_apart_from_their_terms():
+    """A framework's dozen phases: every phase has its sum, every term its bytes and when it is live."""
+    asked = zerocalc.job(
+        "llama-3-8b", dp=8, framework="pytorch", strategy="zero3", micro_batch=1, seq_len=1024
+    )
+    result = zerocalc.estimate(asked)
+    text = render(result, "table", Look(width=None))
+    gpu = result.results[0].memory.gpu
+    assert len(gpu.phases) > 6
+    for phase in gpu.phases:
+        assert phase.replace("_", " ").replace("forward backward", "forward+backward") in text.lower()
+    for term in gpu.terms:
+        assert term.name.replace("_", " ") in text
+    assert "throughout" in text

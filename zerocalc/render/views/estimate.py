@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerocalc.render import numbers
-from zerocalc.render.document import Block, Cell, Column, Document, Note, Table, cells
+from zerocalc.render.document import Block, Cell, Column, Document, Note, Table, Tone, cells
 from zerocalc.render.views import timing
 from zerocalc.render.views.common import (
     label_of,
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from zerocalc.results import Communication, Estimates, StrategyResult, TermResult, TierMemory
 
 TIERS = {"cpu": "Host", "nvme": "NVMe"}
+MOST_PHASES = 6
+"""So many phases are read as columns; the frameworks model up to twice as many."""
+LARGEST = 3
+"""So many terms are named as most of a phase."""
 
 
 def view(result: Estimates, look: Look) -> Document:
@@ -47,11 +51,11 @@ def _one(result: Estimates, row: StrategyResult, look: Look) -> Iterator[Block]:
     title = (
         f"{label_of(row.strategy)} ({row.framework}), {size_of(result.request)}{f', {each}' if each else ''}"
     )
-    yield terms_table(f"{title}; {units} per GPU by phase", gpu.terms, gpu.phases, units)
+    yield from terms_tables(f"{title}; {units} per GPU by phase", gpu.terms, gpu.phases, units)
     for tier, label in TIERS.items():
         memory: TierMemory = getattr(row.memory, tier)
         if memory.terms:
-            yield terms_table(f"{label}; {units} per rank by phase", memory.terms, memory.phases, units)
+            yield from terms_tables(f"{label}; {units} per rank by phase", memory.terms, memory.phases, units)
     yield collectives_table(row.communication, units)
     if row.time is not None:
         yield from timing.in_full(result, row, row.time, units)
@@ -63,6 +67,65 @@ def _one(result: Estimates, row: StrategyResult, look: Look) -> Iterator[Block]:
     yield from _links(row.communication, units)
     if (row.offload.optimizer, row.offload.params) != ("none", "none"):
         yield Note(OFFLOAD_LINE)
+
+
+def terms_tables(title: str, terms: list[TermResult], phases: dict[str, int], units: str) -> Iterator[Table]:
+    """Terms by phase; of many phases the sums and what is live in them stand apart, to be read at a glance."""
+    if len(phases) <= MOST_PHASES:
+        yield terms_table(title, terms, phases, units)
+        return
+    yield _sums_table(title, terms, phases, units)
+    yield _live_table(f"Terms; {units}", terms, phases, units)
+
+
+def _sums_table(title: str, terms: list[TermResult], phases: dict[str, int], units: str) -> Table:
+    """A line per phase: its sum, and the largest of what is live in it."""
+    decimals = numbers.decimals_for(list(phases.values()), units)
+    rows = []
+    for phase, total in phases.items():
+        live = sorted((t for t in terms if phase in t.phases), key=lambda term: -term.bytes)[:LARGEST]
+        told = ", ".join(f"{words(t.name)} {numbers.in_units(t.bytes, units, 1)}" for t in live)
+        weight: Tone = "strong" if total == max(phases.values()) else "plain"
+        rows.append(
+            (
+                Cell(phase_label(phase), weight),
+                Cell(numbers.in_units(total, units, decimals), weight),
+                Cell(told),
+            )
+        )
+    return Table(
+        title, (Column("Phase", right=False), Column("Sum"), Column("Most of it", right=False)), tuple(rows)
+    )
+
+
+def _live_table(title: str, terms: list[TermResult], phases: dict[str, int], units: str) -> Table:
+    """A line per term: its bytes, and when it is live."""
+    decimals = numbers.decimals_for([term.bytes for term in terms], units)
+    parts = len({term.part for term in terms}) > 1
+    rows = [
+        cells(
+            [
+                words(term.name),
+                *([term.part] if parts else []),
+                numbers.count(term.sharded_over),
+                numbers.in_units(term.bytes, units, decimals),
+                _when_live(term.phases, phases),
+            ]
+        )
+        for term in terms
+    ]
+    columns = [Column("Term", right=False), *([Column("Part", right=False)] if parts else [])]
+    columns += [Column("Ranks"), Column("Held"), Column("Live in", right=False)]
+    return Table(title, tuple(columns), tuple(rows))
+
+
+def _when_live(live: list[str], phases: dict[str, int]) -> str:
+    """`throughout`, `all but …`, or the phases by name, whichever is shortest."""
+    absent = [phase_label(phase).lower() for phase in phases if phase not in live]
+    if not absent:
+        return "throughout"
+    present = [phase_label(phase).lower() for phase in phases if phase in live]
+    return f"all but {', '.join(absent)}" if len(absent) < len(present) else ", ".join(present)
 
 
 def terms_table(title: str, terms: list[TermResult], phases: dict[str, int], units: str) -> Table:
