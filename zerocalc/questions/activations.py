@@ -9,7 +9,7 @@ from zerocalc.evaluate import heaviest, plans, request_of
 from zerocalc.frameworks import framework_named, prepared
 from zerocalc.frameworks.activations import estimate_activations
 from zerocalc.frameworks.settings import resolve_settings
-from zerocalc.questions.explain import line_of
+from zerocalc.questions.lines import line_of
 from zerocalc.results import ExplainedLine, Explanation
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from zerocalc.evaluate import request_of
 from zerocalc.formulas import offload as off
 from zerocalc.formulas.registry import Applied, apply
-from zerocalc.questions.explain import line_of
+from zerocalc.questions.lines import line_of
 from zerocalc.results import ExplainedLine, Explanation
 
 if TYPE_CHECKING:

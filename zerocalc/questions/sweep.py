@@ -11,7 +11,8 @@ from zerocalc.errors import UsageError, ZerocalcError
 from zerocalc.results.sweep import Refused, SweepHead, SweptAxis
 from zerocalc.sweeps.axes import parse_axes
 from zerocalc.sweeps.figures import COLUMNS
-from zerocalc.sweeps.grid import BLOCK, Batch, Build, Grid
+from zerocalc.sweeps.batch import BLOCK, Batch
+from zerocalc.sweeps.grid import Build, Grid
 from zerocalc.sweeps.pick import Front, Sorted, parse_keys
 from zerocalc.sweeps.where import parse_where
 

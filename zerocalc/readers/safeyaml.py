@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from zerocalc.errors import FileError
-from zerocalc.readers.text import MAX_DEPTH, DuplicateKeyError
+from zerocalc.readers.bounds import MAX_DEPTH, DuplicateKeyError
 
 MAX_NODES = 100_000
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from zerocalc.errors import FileError, ZerocalcError
+from zerocalc.readers.bounds import MAX_DEPTH, DuplicateKeyError, short
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,6 @@ KIB, MIB = 2**10, 2**20
 MAX_TEXT_BYTES = 16 * MIB
 MAX_BYTES = {"json": MAX_TEXT_BYTES, "toml": MIB, "yaml": MIB, "hjson": MIB}
 """How much of each format is parsed: the pure Python parsers are slow, and a configuration is small."""
-MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 40
 STDIN = "-"
 _BOMS = (
@@ -47,20 +47,6 @@ _OS_ERRORS = {
 }
 
 
-class DuplicateKeyError(FileError):
-    """A mapping that names one key twice: which of the two counts differs between tools."""
-
-    def __init__(self, label: str, key: object) -> None:
-        super().__init__(
-            f"{label}: key {_short(str(key))} appears twice in one mapping", hint="keep one of them"
-        )
-
-
-def _short(text: str, width: int = 60) -> str:
-    """A quoted excerpt of bounded length, on one line."""
-    return repr(text if len(text) <= width else text[: width - 1] + "…")
-
-
 def read_text(path: str | Path, *, limit: int = MAX_TEXT_BYTES, stdin: bool = False) -> str:
     """Read a whole text file of at most `limit` bytes; `-` is standard input where `stdin` allows it.
 
@@ -78,7 +64,7 @@ def read_text(path: str | Path, *, limit: int = MAX_TEXT_BYTES, stdin: bool = Fa
 
 
 def _printable(label: str) -> str:
-    return label if label.isprintable() else _short(label, 200)
+    return label if label.isprintable() else short(label, 200)
 
 
 def _read_bytes(label: str, limit: int) -> bytes:
@@ -123,12 +109,12 @@ def parse_json(text: str, label: str) -> Any:
 
     def integer(digits: str) -> int:
         if len(digits) > MAX_INTEGER_DIGITS:
-            raise FileError(f"{label}: {_short(digits, 30)} is too large a number")
+            raise FileError(f"{label}: {short(digits, 30)} is too large a number")
         return int(digits)
 
     def real(digits: str) -> float:
         if (value := float(digits)) in (float("inf"), float("-inf")):
-            raise FileError(f"{label}: {_short(digits, 30)} is too large a number")
+            raise FileError(f"{label}: {short(digits, 30)} is too large a number")
         return value
 
     def constant(name: str) -> NoReturn:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import FileError, UnknownNameError, UsageError, ZerocalcError
 from zerocalc.sweeps.axes import Axis, shown
+from zerocalc.sweeps.batch import Batch, Filter
 from zerocalc.sweeps.figures import COLUMNS, NUMBER_WORDS
 from zerocalc.sweeps.record import Recorder
 
@@ -23,46 +24,10 @@ if TYPE_CHECKING:
 CHUNK = 1 << 17
 """Configurations that are held at once."""
 PLAIN_CHUNK = 1 << 10
-BLOCK = 1 << 12
-"""Rows that are plain Python values at once."""
 TRIES = 64
 
 Build = Callable[[Mapping[str, str]], "Job"]
 """Makes the job of a point from the values of its axes, as typed."""
-Filter = Callable[[Callable[[str], Any]], Any]
-"""Whether a row is wanted, given its columns: plain numbers or arrays."""
-
-
-class Batch(NamedTuple):
-    """Rows in the grid's order, column by column; a column that is the same in every row is that one value."""
-
-    length: int
-    columns: Mapping[str, Any]
-    evaluated: int
-    """Configurations behind it, wanted or not."""
-    refused: Mapping[str, int]
-    """How many of them cannot be, by reason."""
-
-    def blocks(self) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows as plain values, in the order of the columns, some at a time."""
-        for low in range(0, self.length, BLOCK):
-            high = min(low + BLOCK, self.length)
-            listed = [_listed(column, low, high) for column in self.columns.values()]
-            yield list(zip(*listed, strict=True))
-
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """The rows, one by one."""
-        for block in self.blocks():
-            yield from block
-
-
-def _listed(column: Any, low: int, high: int) -> list[Any]:
-    """Part of a column as plain values; one value stands for all rows."""
-    if hasattr(column, "tolist"):
-        values: list[Any] = column[low:high].tolist()
-        unknown = column.dtype.kind in "fO"  # NaN where a rate has none
-        return [None if value != value else value for value in values] if unknown else values  # noqa: PLR0124
-    return column[low:high] if isinstance(column, list) else [column] * (high - low)
 
 
 @dataclass(frozen=True)
@@ -160,11 +125,11 @@ class Grid:
         from zerocalc.sweeps.mesh import InexactError
 
         try:
-            return merged(self, recorder, box, fixed)
+            return merged(recorder, box, fixed, columns=self.columns, names=self.names, where=self.where)
         except InexactError:
             narrow = Recorder(job, {word: (min(values), max(values)) for word, values in box.items()})
         try:
-            return merged(self, narrow, box, fixed)
+            return merged(narrow, box, fixed, columns=self.columns, names=self.names, where=self.where)
         except InexactError:
             return self._point_by_point(recorder, box, fixed)
 

@@ -7,41 +7,47 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zerocalc.sweeps.grid import Batch
+from zerocalc.sweeps.batch import Batch
 from zerocalc.sweeps.mesh import Chosen, chosen, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from zerocalc.sweeps.grid import Filter, Grid
+    from zerocalc.sweeps.batch import Filter
     from zerocalc.sweeps.record import Recorder
 
 
 def merged(
-    grid: Grid, recorder: Recorder, box: Mapping[str, Sequence[int]], fixed: Mapping[str, Any]
+    recorder: Recorder,
+    box: Mapping[str, Sequence[int]],
+    fixed: Mapping[str, Any],
+    *,
+    columns: Sequence[str],
+    names: Sequence[str],
+    where: Filter | None,
 ) -> Batch:
-    """Answer one box."""
+    """Answer one box: `columns` are a row's, `names` those that are no axis, `fixed` the values of looped axes."""
     values = {word: np.asarray(numbers, dtype=np.int64) for word, numbers in box.items()}
     shape = tuple(len(array) for array in values.values())
-    names = [name for name in grid.columns if name in grid.names or name not in fixed]
+    varied = [name for name in columns if name in names or name not in fixed]
     refused: Counter[str] = Counter()
     found: list[Chosen] = []
-    where = None if grid.where is None else _with_fixed(grid.where, fixed, grid.names)
+    wanted = None if where is None else _with_fixed(where, fixed, names)
     for piece in pieces(recorder, values):
         if piece.record.refusal is not None:
             size = int(np.prod(piece.shape)) if piece.where is None else int(piece.where.sum())
             refused[piece.record.refusal] += size
-        elif (rows := chosen(piece, names, where, shape)) is not None:
+        elif (rows := chosen(piece, varied, wanted, shape)) is not None:
             found.append(rows)
     total = int(np.prod(shape))
     if not found:
         return Batch(0, {}, total, refused)
     length = sum(len(rows.order) for rows in found)
-    columns = found[0].columns if len(found) == 1 else _interleaved(found, names)
-    columns = {name: _as_bool(name, column) for name, column in columns.items()}
+    values_of = found[0].columns if len(found) == 1 else _interleaved(found, varied)
+    typed = {name: _as_bool(name, column) for name, column in values_of.items()}
     return Batch(
         length,
-        {name: columns[name] if name in columns else fixed[name] for name in grid.columns},
+        {name: typed[name] if name in typed else fixed[name] for name in columns},
         total,
         refused,
     )

@@ -10,7 +10,7 @@ from zerocalc.errors import UsageError
 from zerocalc.sweeps.where import column_named
 
 if TYPE_CHECKING:
-    from zerocalc.sweeps.grid import Batch
+    from zerocalc.sweeps.batch import Batch
 
 MAX_SORTED = 1_000_000
 """Rows that are held to be sorted; more need `--top`."""
