@@ -56,6 +56,12 @@ HELD_BITS = DTYPE_BITS | {
 """What buffers are made of besides: ids, masks, scales, by PyTorch's and by safetensors' names."""
 
 
+def held_bytes(dtype: str) -> int | Fraction:
+    """Bytes of one element of a parameter or a buffer; a Fraction for types below one byte."""
+    bits = HELD_BITS[dtype]
+    return bits // 8 if bits % 8 == 0 else Fraction(bits, 8)
+
+
 @dataclass(eq=False, repr=False)
 class Buffer(Record):
     """A tensor that is held but not trained: rotary tables, router corrections."""
@@ -75,8 +81,7 @@ class Buffer(Record):
     @property
     def element_bytes(self) -> int | Fraction:
         """Bytes of one element; a Fraction for types below one byte."""
-        bits = HELD_BITS[self.dtype]
-        return bits // 8 if bits % 8 == 0 else Fraction(bits, 8)
+        return held_bytes(self.dtype)
 
 
 @dataclass(eq=False, repr=False)

@@ -19,6 +19,7 @@ from zerocalc.frameworks import pytorch
 from zerocalc.frameworks.pytorch import IMPLEMENTATIONS, INAPPLICABLE, SETTINGS, STRATEGIES, plan, rank_states
 from zerocalc.frameworks.pytorch.moments import BACKWARD, FORWARD
 from zerocalc.frameworks.pytorch.zero_redundancy import deal
+from zerocalc.layout import Buffer, Layout, Tensor, Unit
 from zerocalc.rank import RankView, rank_views
 from zerocalc.strategies import STRATEGIES as ALL
 from zerocalc.totals import phases_of
@@ -383,3 +384,12 @@ def test_gradients_inside_no_sync_are_no_views(view: bool, steps: int, copies: i
         a_layout(), world=2, strategy="ddp", framework="pytorch", settings=settings, grad_accum=steps
     )
     assert rank_states(view_of(job), 0).get("unsynchronised_grads", 0) == copies * 4 * a_layout().num_params
+
+
+def test_buffers_are_broadcast_by_their_own_element_type() -> None:
+    buffers = (Buffer("position_ids", (1, 512), "int64"), Buffer("scale", (64,)))
+    layout = Layout((Unit("model", (Tensor("weight", (10, 10)),)),), buffers=buffers)
+    job = job_of(layout, world=2, strategy="ddp", framework="pytorch", settings={})
+    rows = {row.dtype: row for row in plan(view_of(job)).collectives if row.tensor == "buffers"}
+    assert {dtype: row.full_bytes for dtype, row in rows.items()} == {"int64": 512 * 8, "fp32": 64 * 4}
+    assert all(row.count == 1 for row in rows.values())

@@ -27,6 +27,7 @@ from zerocalc.frameworks.pytorch.moments import (
 from zerocalc.frameworks.pytorch.states import (
     Cut,
     Holding,
+    buffer_dtype,
     buffers_terms,
     grads_phases,
     grads_term,
@@ -198,9 +199,9 @@ def gradient_messages(setup: Setup) -> Iterator[Collective]:
     part = own_parts(view)[0]
     ranks = int(part.shard_ranks * part.replicas)
     reduced = HOOK_DTYPES.get(settings["ddp_comm_hook"], storage)
-    buffers = buffer_calls(view) if settings["broadcast_buffers"] else []
+    buffers = buffer_calls(setup) if settings["broadcast_buffers"] else {}
     for wire, calls in (
-        (Wire("broadcast", "buffers", storage, "forward", ranks), buffers),
+        *((Wire("broadcast", "buffers", dtype, "forward", ranks), calls) for dtype, calls in buffers.items()),
         (Wire("all_reduce", "grads", reduced, "backward", ranks), bucket_calls(setup)),
     ):
         row = collective(view, wire, calls, passes)
@@ -210,10 +211,13 @@ def gradient_messages(setup: Setup) -> Iterator[Collective]:
         yield from marks_messages(setup, ranks=ranks, passes=passes)
 
 
-def buffer_calls(view: RankView) -> list[Call]:
-    """All buffers coalesced into one broadcast."""
-    groups = tuple((buffer.count, {"num_params": buffer.numel}) for buffer in view.layout.buffers)
-    return [Call(1, Cut(tensor_bytes, groups))] if groups else []
+def buffer_calls(setup: Setup) -> dict[str, list[Call]]:
+    """All buffers of one element type coalesced into one broadcast."""
+    groups: dict[str, list[tuple[int, dict[str, int]]]] = {}
+    for buffer in setup.view.layout.buffers:
+        alike = groups.setdefault(buffer_dtype(buffer, setup.types), [])
+        alike.append((buffer.count, {"num_params": buffer.numel}))
+    return {dtype: [Call(1, Cut(tensor_bytes, tuple(alike)))] for dtype, alike in groups.items()}
 
 
 def bucket_calls(setup: Setup) -> list[Call]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zerocalc.formulas.fsdp import all_reduce_call_sent_bytes, call_sent_bytes
 from zerocalc.formulas.registry import apply_grouped
 from zerocalc.frameworks.terms import Collective
-from zerocalc.units import dtype_bytes
+from zerocalc.layout import held_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def collective(view: RankView, wire: Wire, calls: Sequence[Call], passes: int) -
     """One row for a pass that is made `passes` times per optimizer step; None where it never happens."""
     if not calls or passes == 0:
         return None
-    element = dtype_bytes(wire.dtype)
+    element = held_bytes(wire.dtype)
     full = apply_grouped(
         calls[0].cut.formula,
         (
@@ -72,7 +72,7 @@ def collective(view: RankView, wire: Wire, calls: Sequence[Call], passes: int) -
 
 def _volume(view: RankView, wire: Wire, total: int) -> Fraction:
     """Multiples of Ψ times the size of the element that is sent."""
-    return LEGS[wire.op] * total / (int(view.num_model_params) * Fraction(dtype_bytes(wire.dtype)))
+    return LEGS[wire.op] * total / (int(view.num_model_params) * Fraction(held_bytes(wire.dtype)))
 
 
 def _inside_node(view: RankView, wire: Wire) -> bool:

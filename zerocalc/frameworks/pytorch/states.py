@@ -18,12 +18,12 @@ from zerocalc.frameworks.terms import (
     Term,
     Tier,
 )
+from zerocalc.layout import held_bytes
 from zerocalc.optimizer_states import optimizer_lines
 from zerocalc.units import dtype_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from fractions import Fraction
 
     from zerocalc.frameworks.pytorch.model import Setup, Types
     from zerocalc.layout import Buffer, Layout
@@ -173,7 +173,7 @@ def buffers_terms(setup: Setup) -> Iterator[Term]:
     rows = [
         (
             buffer.count,
-            {"num_params": buffer.numel, "element_bytes": _buffer_element(buffer, setup.types)},
+            {"num_params": buffer.numel, "element_bytes": held_bytes(buffer_dtype(buffer, setup.types))},
         )
         for buffer in setup.view.layout.buffers
     ]
@@ -181,9 +181,9 @@ def buffers_terms(setup: Setup) -> Iterator[Term]:
         yield Term(name="buffers", phases=(INITIALIZATION, *ALWAYS), amount=apply_grouped(tensor_bytes, rows))
 
 
-def _buffer_element(buffer: Buffer, types: Types) -> int | Fraction:
+def buffer_dtype(buffer: Buffer, types: Types) -> str:
     """`model.to(dtype)` casts floating-point buffers too."""
-    return dtype_bytes(types.storage) if buffer.dtype in {"fp32", "bf16", "fp16"} else buffer.element_bytes
+    return types.storage if buffer.dtype in {"fp32", "bf16", "fp16"} else buffer.dtype
 
 
 def whole(part: Part) -> Cut:
