@@ -1,13 +1,13 @@
-"""The activations of one rank: the rows of `activation_tables` evaluated for a model, a batch and a parallel layout."""
+"""The activations of one rank: the rows of `tables` evaluated for a model, a batch and a parallel layout."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from zerocalc.activations import rows as table_rows
 from zerocalc.activations import tables
+from zerocalc.activations.estimate import ActivationEstimate, LayerActivations
 from zerocalc.activations.widths import Shape, biases, evaluate, matmul_weights
 from zerocalc.errors import SpecError
 from zerocalc.formulas.activations import (
@@ -18,8 +18,7 @@ from zerocalc.formulas.activations import (
 )
 from zerocalc.formulas.loss import FORWARD, LOSSES, THROUGHOUT, WHOLE_TURN, Count, Line, Phase, loss_lines
 from zerocalc.formulas.registry import apply
-from zerocalc.records import Record
-from zerocalc.units import ceil_div, largest, smallest
+from zerocalc.units import ceil_div, smallest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,99 +28,6 @@ if TYPE_CHECKING:
     from zerocalc.layout import Dimensions
 
 T = TypeVar("T")
-
-
-@dataclass(eq=False, repr=False)
-class LayerActivations(Record):
-    """What each of `count` equal layers keeps for one micro-batch."""
-
-    kind: str
-    count: int
-    lines: tuple[Line, ...]
-
-    @property
-    def bytes(self) -> Count:
-        """Bytes of one layer."""
-        return sum(line.bytes for line in self.lines)
-
-
-@dataclass(eq=False, repr=False)
-class ActivationEstimate(Record):
-    """The activations of one rank; every number is in whole bytes.
-
-    The peak of a step's turn is the largest of three moments: `forward_peak_bytes` while the loss is computed,
-    `loss_backward_peak_bytes` while its gradient is, and `backward_peak_bytes` while the last layer is computed again.
-    """
-
-    layers: tuple[LayerActivations, ...]
-    """What a layer keeps under the chosen checkpointing, by kind of layer."""
-    recomputed: tuple[LayerActivations, ...]
-    """What comes back while one layer of each kind is computed again; empty without checkpointing."""
-    outside: tuple[Line, ...]
-    """Embeddings, final norm, head, labels: live whatever the checkpointing."""
-    loss: tuple[Line, ...]
-    in_flight: Count
-    """Micro-batches whose activations are held at once."""
-    checkpointing: Checkpointing
-
-    @property
-    def num_layers(self) -> int:
-        """Layers on this rank."""
-        return sum(layer.count for layer in self.layers)
-
-    @property
-    def recompute_linear(self) -> int:
-        """Extra forward passes through the matrix multiplications of the layers."""
-        return int(self.checkpointing == "full")
-
-    @property
-    def recompute_attention(self) -> int:
-        """Extra forward passes through the core of attention."""
-        return int(self.checkpointing != "none")
-
-    @property
-    def saved_bytes(self) -> Count:
-        """All layers, all micro-batches in flight."""
-        return self.in_flight * sum(layer.count * layer.bytes for layer in self.layers)
-
-    @property
-    def checkpoint_bytes(self) -> Count:
-        """The part of `saved_bytes` that is layer inputs kept to start a recomputation from."""
-        return self.saved_bytes if self.checkpointing == "full" else 0
-
-    @property
-    def recompute_working_set_bytes(self) -> Count:
-        """Bytes that come back for the layer that is being computed again, the largest kind."""
-        return reduce(largest, (layer.bytes for layer in self.recomputed), 0)
-
-    def outside_bytes_in(self, phase: Phase) -> Count:
-        """Tensors outside the layers that are live in `phase`, the loss included."""
-        return sum(line.bytes for line in (*self.outside, *self.loss) if phase in line.phases)
-
-    @property
-    def outside_bytes(self) -> Count:
-        """Tensors outside the layers that are held at the end of the forward pass, the loss's included."""
-        return self.outside_bytes_in("held")
-
-    @property
-    def held_bytes(self) -> Count:
-        """Everything held at the end of the forward pass."""
-        return self.saved_bytes + self.outside_bytes
-
-    @property
-    def forward_peak_bytes(self) -> Count:
-        """The most that is live while the loss is computed."""
-        return self.saved_bytes + self.outside_bytes_in("forward_end")
-
-    @property
-    def loss_backward_peak_bytes(self) -> Count:
-        """The most that is live while the loss's gradient is computed."""
-        return self.saved_bytes + self.outside_bytes_in("loss_backward")
-
-    @property
-    def backward_peak_bytes(self) -> Count:
-        """The most that is live while the last layer is computed again, the loss gone."""
-        return self.saved_bytes + self.recompute_working_set_bytes + self.outside_bytes_in("recompute")
 
 
 def _cast(
@@ -189,6 +95,37 @@ def _layers(
                 saved.append(_checkpointed_layer(kind, count, shape, partitions))
                 recomputed.append(LayerActivations(kind, 1, whole.lines))
     return tuple(saved), tuple(recomputed)
+
+
+def _shared_lines(
+    recipe: Recipe,
+    how: Implementation,
+    shape: Shape,
+    *,
+    attention: Attention,
+    checkpointing: Checkpointing,
+    selective_policy: str,
+    counts: Mapping[str, int],
+) -> tuple[Line, ...]:
+    """Evaluate what the layers share: the copies that autocast drops only after the forward pass, mask, rotary angles."""
+    lines: tuple[Line, ...] = ()
+    if checkpointing == "full":
+        # Autocast drops its copies only when the forward pass is over, needed or not.
+        copies = sum(count * matmul_weights(shape.dims, kind) for kind, count in counts.items())
+        lines += _cast("16-bit copies of the layers' weights", copies, shape, FORWARD)
+        if attention == "eager" and how.counts_indices:
+            lines += evaluate((table_rows.ATTENTION_MASK,), shape, WHOLE_TURN)
+    if recipe.biased and how.counts_indices:
+        num_biases = sum(counts.values()) * biases(shape.dims)
+        lines += _cast("16-bit copies of the layers' biases", num_biases, shape, FORWARD)
+    if recipe.rotary and how.counts_indices:
+        angles = [row._replace(size=recipe.rotary_size) for row in table_rows.ROTARY]
+        whole_layers = checkpointing == "full" or (
+            checkpointing == "selective" and selective_policy == "layers"
+        )
+        ids = [table_rows.POSITION_IDS] if whole_layers else []
+        lines += evaluate(angles + ids, shape, WHOLE_TURN)
+    return lines
 
 
 def _embedding_lines(recipe: Recipe, how: Implementation, shape: Shape) -> tuple[Line, ...]:
@@ -274,22 +211,15 @@ def activation_terms(
         counts=counts,
         partitions=tp if partition_checkpoints else sp,
     )
-    outside: tuple[Line, ...] = ()
-    if checkpointing == "full":
-        # Autocast drops its copies only when the forward pass is over, needed or not.
-        copies = sum(count * matmul_weights(dims, kind) for kind, count in counts.items())
-        outside += _cast("16-bit copies of the layers' weights", copies, shape, FORWARD)
-        if attention == "eager" and how.counts_indices:
-            outside += evaluate((table_rows.ATTENTION_MASK,), shape, WHOLE_TURN)
-    if recipe.biased and how.counts_indices:
-        outside += _cast("16-bit copies of the layers' biases", total * biases(dims), shape, FORWARD)
-    if recipe.rotary and how.counts_indices:
-        angles = [row._replace(size=recipe.rotary_size) for row in table_rows.ROTARY]
-        whole_layers = checkpointing == "full" or (
-            checkpointing == "selective" and selective_policy == "layers"
-        )
-        ids = [table_rows.POSITION_IDS] if whole_layers else []
-        outside += evaluate(angles + ids, shape, WHOLE_TURN)
+    outside = _shared_lines(
+        recipe,
+        how,
+        shape,
+        attention=attention,
+        checkpointing=checkpointing,
+        selective_policy=selective_policy,
+        counts=counts,
+    )
     if has_embedding:
         # A pipeline's first stage holds these for every micro-batch in flight, like its layers.
         outside += _embedding_lines(recipe, how, shape._replace(tokens=tokens * in_flight))

@@ -61,15 +61,15 @@ def sizes(
     a: Heads,
     ffn: int,
     vocab: int,
-    *,
     layers: int,
-    dropout: float,
-    attention_dropout: str | None = None,
-    embedding_dropout: str | None = None,
+    *,
+    dropouts: tuple[str, ...],
     gated_mlp: bool = False,
     has_position_table: bool = False,
 ) -> Dimensions:
-    """Collect the sizes that activations depend on; the two other dropouts are named by their keys."""
+    """Collect the sizes that activations depend on; `dropouts` are the keys of hidden states', scores', embedding's."""
+    hidden, *others = map(keys.ratio, dropouts)
+    scores, embedded = (*others, None, None)[:2]
     return Dimensions(
         recipe=recipe,
         hidden_size=a.hidden,
@@ -81,9 +81,9 @@ def sizes(
         vocab_size=vocab,
         gated_mlp=gated_mlp,
         tied=keys.flag("tie_word_embeddings"),
-        dropout=dropout,
-        attention_dropout=None if attention_dropout is None else keys.ratio(attention_dropout),
-        embedding_dropout=None if embedding_dropout is None else keys.ratio(embedding_dropout),
+        dropout=hidden,
+        attention_dropout=scores,
+        embedding_dropout=embedded,
         has_position_table=has_position_table,
     )
 

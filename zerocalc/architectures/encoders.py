@@ -58,9 +58,8 @@ def bert(keys: Keys) -> Architecture:
         ),
     )
     dimensions = sizes(
-        keys, gelu_recipe(keys.text("hidden_act")), a, ffn, vocab,
-        layers=layers, dropout=keys.ratio("hidden_dropout_prob"),
-        attention_dropout="attention_probs_dropout_prob", has_position_table=True,
+        keys, gelu_recipe(keys.text("hidden_act")), a, ffn, vocab, layers,
+        dropouts=("hidden_dropout_prob", "attention_probs_dropout_prob"), has_position_table=True,
     )  # fmt: skip
     return finish(keys, layout, dimensions, ("activations of bert as of a decoder of the same sizes",))
 

@@ -55,7 +55,8 @@ def gpt2(keys: Keys) -> Architecture:
         layers=stack("transformer.h", "GPT2Block", (layer, layers)),
         final_norm=norm("transformer.ln_f", h, bias=True),
         dimensions=sizes(
-            keys, recipe, a, ffn, vocab, layers=layers, dropout=keys.ratio("resid_pdrop"), attention_dropout="attn_pdrop", embedding_dropout="embd_pdrop", has_position_table=True
+            keys, recipe, a, ffn, vocab, layers,
+            dropouts=("resid_pdrop", "attn_pdrop", "embd_pdrop"), has_position_table=True,
         ),
     )  # fmt: skip
 
@@ -82,15 +83,7 @@ def gptj(keys: Keys) -> Architecture:
         head_bias=True,
         buffers=(table,),
         dimensions=sizes(
-            keys,
-            recipe,
-            a,
-            ffn,
-            vocab,
-            layers=layers,
-            dropout=keys.ratio("resid_pdrop"),
-            attention_dropout="attn_pdrop",
-            embedding_dropout="embd_pdrop",
+            keys, recipe, a, ffn, vocab, layers, dropouts=("resid_pdrop", "attn_pdrop", "embd_pdrop")
         ),
     )
 
@@ -116,14 +109,7 @@ def gpt_neox(keys: Keys) -> Architecture:
             "gpt_neox.rotary_emb", int(keys.size_or("head_dim", a.dim) * keys.rotary_fraction("rotary_pct"))
         ),
         dimensions=sizes(
-            keys,
-            recipe,
-            a,
-            ffn,
-            vocab,
-            layers=layers,
-            dropout=keys.ratio("hidden_dropout"),
-            attention_dropout="attention_dropout",
+            keys, recipe, a, ffn, vocab, layers, dropouts=("hidden_dropout", "attention_dropout")
         ),
     )
 
@@ -152,8 +138,8 @@ def opt(keys: Keys) -> Architecture:
         layers=stack("model.decoder.layers", "OPTDecoderLayer", (layer, layers)),
         final_norm=(),
         dimensions=sizes(
-            keys, gelu_recipe(keys.text("activation_function")), a, ffn, vocab,
-            layers=layers, dropout=keys.ratio("dropout"), attention_dropout="attention_dropout", has_position_table=True,
+            keys, gelu_recipe(keys.text("activation_function")), a, ffn, vocab, layers,
+            dropouts=("dropout", "attention_dropout"), has_position_table=True,
         ),
     )  # fmt: skip
 
@@ -183,14 +169,7 @@ def bloom(keys: Keys) -> Architecture:
         layers=stack("transformer.h", "BloomBlock", (layer, layers)),
         final_norm=norm("transformer.ln_f", h, bias=True),
         dimensions=sizes(
-            keys,
-            "gpt",
-            a,
-            ffn,
-            vocab,
-            layers=layers,
-            dropout=keys.ratio("hidden_dropout"),
-            attention_dropout="attention_dropout",
+            keys, "gpt", a, ffn, vocab, layers, dropouts=("hidden_dropout", "attention_dropout")
         ),
     )
 
@@ -214,14 +193,7 @@ def falcon(keys: Keys) -> Architecture:
         final_norm=norm("transformer.ln_f", h, bias=True),
         buffers=rotary("transformer.rotary_emb", a.dim),
         dimensions=sizes(
-            keys,
-            recipe,
-            a,
-            ffn,
-            vocab,
-            layers=layers,
-            dropout=keys.ratio("hidden_dropout"),
-            attention_dropout="attention_dropout",
+            keys, recipe, a, ffn, vocab, layers, dropouts=("hidden_dropout", "attention_dropout")
         ),
     )
 
@@ -267,7 +239,7 @@ def mpt(keys: Keys) -> Architecture:
         embed=embedding("transformer.wte", vocab, h),
         layers=stack("transformer.blocks", "MptBlock", (layer, layers)),
         final_norm=norm("transformer.norm_f", h),
-        dimensions=sizes(keys, "gpt", a, ffn, vocab, layers=layers, dropout=keys.ratio("resid_pdrop")),
+        dimensions=sizes(keys, "gpt", a, ffn, vocab, layers, dropouts=("resid_pdrop",)),
     )
 
 
@@ -294,15 +266,7 @@ def phi(keys: Keys) -> Architecture:
         head_bias=True,
         buffers=rotary("model.rotary_emb", int(a.dim * keys.rotary_fraction("partial_rotary_factor"))),
         dimensions=sizes(
-            keys,
-            recipe,
-            a,
-            ffn,
-            vocab,
-            layers=layers,
-            dropout=keys.ratio("resid_pdrop"),
-            attention_dropout="attention_dropout",
-            embedding_dropout="embd_pdrop",
+            keys, recipe, a, ffn, vocab, layers, dropouts=("resid_pdrop", "attention_dropout", "embd_pdrop")
         ),
     )
 
@@ -325,14 +289,7 @@ def starcoder2(keys: Keys) -> Architecture:
         final_norm=norm("model.norm", h, bias=True),
         buffers=rotary("model.rotary_emb", a.dim),
         dimensions=sizes(
-            keys,
-            recipe,
-            a,
-            ffn,
-            vocab,
-            layers=layers,
-            dropout=keys.ratio("residual_dropout"),
-            attention_dropout="attention_dropout",
-            embedding_dropout="embedding_dropout",
+            keys, recipe, a, ffn, vocab, layers,
+            dropouts=("residual_dropout", "attention_dropout", "embedding_dropout"),
         ),
-    )
+    )  # fmt: skip

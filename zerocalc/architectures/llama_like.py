@@ -125,9 +125,7 @@ def decoder(
     """Assemble runs of layers into `embed_tokens`, `layers` and `norm` under `root`, and the head."""
     vocab = keys.size("vocab_size")
     tables = _BUFFERS.get(keys.family, _one_table)(keys, a, root) if buffers is None else buffers
-    dimensions = sizes(
-        keys, "llama", a, ffn, vocab, layers=layers, dropout=keys.ratio("attention_dropout"), gated_mlp=True
-    )
+    dimensions = sizes(keys, "llama", a, ffn, vocab, layers, dropouts=("attention_dropout",), gated_mlp=True)
     return causal_lm(
         keys,
         embed=embedding(f"{root}.embed_tokens", vocab, a.hidden),

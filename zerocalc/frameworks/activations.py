@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.activations.tables import recipe_of
-from zerocalc.activations.terms import ActivationEstimate, LayerActivations, activation_terms
+from zerocalc.activations.terms import activation_terms
 from zerocalc.formulas.loss import Line, liger_chunk_tokens
 from zerocalc.formulas.registry import Summed
 from zerocalc.frameworks.terms import FORWARD_BACKWARD, Term
 from zerocalc.units import ceil_div, smallest
 
 if TYPE_CHECKING:
+    from zerocalc.activations.estimate import ActivationEstimate, LayerActivations
     from zerocalc.layout import Dimensions
     from zerocalc.rank import RankView
 

@@ -15,7 +15,7 @@ from zerocalc.results import ExplainedLine, Explanation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from zerocalc.activations.terms import ActivationEstimate
+    from zerocalc.activations.estimate import ActivationEstimate
     from zerocalc.formulas.loss import Line
     from zerocalc.specs.job import Job
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from fractions import Fraction
 
-    from zerocalc.activations.terms import ActivationEstimate
+    from zerocalc.activations.estimate import ActivationEstimate
     from zerocalc.rank import RankView
 
 MOMENTS = {

@@ -11,7 +11,7 @@ from zerocalc.frameworks.activations import activation_terms_of, estimate_activa
 from zerocalc.frameworks.terms import Collective, Plan, Traffic
 
 if TYPE_CHECKING:
-    from zerocalc.activations.terms import ActivationEstimate
+    from zerocalc.activations.estimate import ActivationEstimate
     from zerocalc.rank import RankView
 
 

@@ -12,7 +12,7 @@ from zerocalc.frameworks.pytorch.moments import Held
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zerocalc.activations.terms import ActivationEstimate, LayerActivations
+    from zerocalc.activations.estimate import ActivationEstimate, LayerActivations
     from zerocalc.frameworks.pytorch.model import Setup
     from zerocalc.frameworks.terms import Plan
 
