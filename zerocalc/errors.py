@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+LONGEST_SHOWN = 60
+"""Characters of a value that an error quotes."""
+
 
 class ZerocalcError(Exception):
     """A mistake the user can mend: what was wrong, what was got and allowed, and what to try."""
@@ -44,6 +47,14 @@ def unknown_name(kind: str, got: str, known: list[str], *, hint: str | None = No
     suggestion = f"did you mean {' or '.join(repr(name) for name in near)}?" if near else None
     message = f"unknown {kind} {got!r}" + (f"; {suggestion}" if suggestion else "")
     return UnknownNameError(message, hint=hint)
+
+
+def shown(value: object) -> str:
+    """A value as an error may show it: `true` and `null` as files write them, on one line of bounded length."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    text = repr(value) if isinstance(value, str) else " ".join(str(value).split())
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
 
 
 def near_names(got: str, known: list[str]) -> list[str]:

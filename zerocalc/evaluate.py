@@ -9,7 +9,7 @@ from zerocalc.errors import UsageError
 from zerocalc.frameworks import framework_named, prepared
 from zerocalc.rank import RankView, rank_views
 from zerocalc.results import Estimates, Memory, OffloadResult, Resolved, StrategyResult
-from zerocalc.specs.job import SECTION_WORDS
+from zerocalc.specs.job import SECTION_WORDS, WHAT_RESERVE_COVERS
 from zerocalc.strategies import STRATEGIES, strategy_named
 from zerocalc.totals import binding_term, communication, gpu_memory, on_node, tier_memory, tier_peak
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from zerocalc.results.time import Timing
     from zerocalc.specs.job import Job
 
-ALWAYS_EXCLUDED = "CUDA context, communication buffers and allocator fragmentation (use --reserve)"
 STATES_ONLY = (
     "activations, logits and temporaries (give --micro-batch and --seq-len with a model whose shape is known)"
 )
@@ -140,16 +139,27 @@ def estimate(job: Job) -> Estimates:
         kind="estimate",
         request=request_of(job),
         results=[result],
-        assumptions=[*job.assumptions, *plan.assumptions],
-        excluded=excluded_of(plan),
+        assumptions=[*strategy_assumed(job), *job.assumptions, *plan.assumptions],
+        excluded=excluded_of(job, plan),
         warnings=[*job.warnings, *plan.warnings],
     )
 
 
-def excluded_of(plan: Plan) -> list[str]:
-    """What the answer does not count."""
+def excluded_of(job: Job, plan: Plan) -> list[str]:
+    """What the answer neither counts nor keeps free."""
     counted = any(term.name.startswith("activation") for term in plan.terms)
-    return [*plan.excluded, *([] if counted else [STATES_ONLY]), ALWAYS_EXCLUDED]
+    kept_free = job.machine.reserve_bytes > 0
+    return [
+        *plan.excluded,
+        *([] if counted else [STATES_ONLY]),
+        *([] if kept_free else [f"{WHAT_RESERVE_COVERS} (use --reserve)"]),
+    ]
+
+
+def strategy_assumed(job: Job) -> list[str]:
+    """That nobody chose the strategy, where nobody did."""
+    chosen = job.origins.get("strategy", "default") != "default"
+    return [] if chosen else [f"strategy {job.strategy} (default); --strategy chooses"]
 
 
 def request_of(job: Job) -> dict[str, Resolved]:

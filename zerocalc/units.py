@@ -76,7 +76,7 @@ def parse_count(text: str, *, name: str = "count", minimum: int = 1, maximum: in
 
     Raises SpecError when it is no number, not whole, or outside `minimum`..`maximum`.
     """
-    split = _split(text)
+    split = _split(text.strip().removeprefix("-"))
     if split is None or split[1].lower() not in COUNT_SUFFIXES:
         raise SpecError(
             f"{name}: {text!r} is not a count", hint="write it like 70b, 7.5e9, 7_000_000_000 or 1.5T"
@@ -87,7 +87,7 @@ def parse_count(text: str, *, name: str = "count", minimum: int = 1, maximum: in
     value = number * COUNT_SUFFIXES[suffix.lower()]
     if value != value.to_integral_value():
         raise SpecError(f"{name}: {text!r} is not a whole number")
-    if not minimum <= value <= maximum:
+    if text.strip().startswith("-") or not minimum <= value <= maximum:
         raise SpecError(f"{name}: must be between {minimum:,} and {maximum:,} (got {text})")
     return int(value)
 

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from zerocalc.errors import shown
+
 from .running import MAIN, call, process
 
 BAD = {
@@ -31,6 +33,16 @@ BAD = {
     "contradiction": (("compare", "7b", "--gpus", "8", "--dp", "4"), "contradict"),
     "does not divide": (("compare", "7b", "--gpus", "8", "--tp", "3"), "divisible"),
     "setting without a value": (("compare", "7b", "--dp", "8", "--set", "qwz"), "KEY=VALUE"),
+    "a model in place of the quantity": (("solve", "llama-3-8b"), "QUANTITY: must be one of"),
+    "a negative count": (("compare", "7b", "--gpus", "8", "--micro-batch", "-1"), "must be between 1 and"),
+    "not a truth": (
+        ("estimate", "7b", "--dp", "8", "--framework", "deepspeed", "--set", "overlap_comm=5"),
+        "must be true or false (got '5')",
+    ),
+    "misspelt choice": (
+        ("compare", "7b", "--dp", "8", "--checkpointing", "ful"),
+        "did you mean 'full'",
+    ),
     "unknown setting of one framework": (
         ("estimate", "7b", "--dp", "8", "--framework", "deepspeed", "--set", "reduce_bucket=1"),
         "did you mean 'reduce_bucket_size'",
@@ -116,6 +128,28 @@ def test_under_json_the_error_is_an_object(case):
     error = json.loads(done.err)["error"]
     assert set(error) == {"code", "message", "hint"}
     assert clue in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("solve", "llama-3-8b"), "it comes first: zerocalc solve gpus llama-3-8b --gpu 80GB"),
+        (("compare", "7b", "--gpus", "0"), "`zerocalc compare --help` describes --gpus"),
+        (
+            ("estimate", "7b", "--dp", "8", "--framework", "deepspeed", "--set", "foo=1"),
+            "zerocalc presets list settings",
+        ),
+    ],
+)
+def test_the_hint_says_what_to_try(arguments, hint):
+    assert call(*arguments).err.splitlines()[-1] == f"hint: {hint}"
+
+
+@pytest.mark.parametrize(
+    ("value", "written"), [(True, "true"), (False, "false"), (None, "null"), ("a", "'a'"), (1, "1")]
+)
+def test_values_are_shown_as_files_write_them(value, written):
+    assert shown(value) == written
 
 
 @pytest.mark.parametrize(

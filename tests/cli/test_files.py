@@ -199,7 +199,7 @@ def test_keys_that_yaml_names_twice_count_as_pyyaml_reads_them(tmp_path):
 def test_a_model_that_a_file_names_and_nobody_knows(tmp_path):
     name = write(tmp_path, "a.yaml", "base_model: org/unheard-of\nmicro_batch_size: 1\n")
     found = error("estimate", "-n", "8", "--accelerate", name)
-    assert found["message"].startswith("a.yaml:base_model: unknown model 'org/unheard-of'")
+    assert found["message"].startswith("a.yaml: base_model: unknown model 'org/unheard-of'")
     assert "name the MODEL" in found["hint"]
     assert "--hub org/unheard-of" in found["hint"]
 

@@ -235,7 +235,7 @@ def test_an_undefined_device():
             "micro_batch_size_per_gpu (did you mean train_micro_batch_size_per_gpu?)",
         ),
         ({"num_gpus": 8, "_comment": "x", "max_grad_norm": 1.0}, "num_gpus, _comment, max_grad_norm"),
-        ({"fp16": True}, "fp16 must be a section of keys (got True)"),
+        ({"fp16": True}, "fp16 must be a section of keys (got true)"),
     ],
 )
 def test_keys_without_effect_are_named(config, says):

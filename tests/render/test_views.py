@@ -136,3 +136,47 @@ def test_many_phases_stand_apart_from_their_terms():
     for term in gpu.terms:
         assert term.name.replace("_", " ") in text
     assert "throughout" in text
+
+
+def test_what_is_kept_free_says_what_it_covers_and_is_not_called_uncounted():
+    given = zerocalc.job("llama-3-8b", gpus=8, gpu="h100", micro_batch=1, seq_len=2048)
+    for answer in (zerocalc.compare(given), zerocalc.estimate(given), zerocalc.solve(given, "gpus")):
+        assert any("kept free: 5,585,966,220 bytes for CUDA context" in text for text in answer.assumptions)
+        assert any("preset:nvidia-hopper" in text for text in answer.assumptions)
+        assert not any("CUDA context" in text for text in answer.excluded)
+    flagged = zerocalc.job("7b", gpus=8, gpu="80GB", reserve="5%")
+    assert any("4,000,000,000 bytes" in text for text in zerocalc.compare(flagged).assumptions)
+    bare = zerocalc.compare(zerocalc.job("7b", gpus=8, gpu="80GB"))
+    assert any("CUDA context" in text for text in bare.excluded)
+
+
+def test_a_strategy_that_nobody_chose_is_assumed():
+    said = "strategy zero3 (default); --strategy chooses"
+    assert said in zerocalc.estimate(zerocalc.job("7b", gpus=8)).assumptions
+    assert said not in zerocalc.estimate(zerocalc.job("7b", gpus=8, strategy="zero3")).assumptions
+    assert said not in zerocalc.compare(zerocalc.job("7b", gpus=8)).assumptions
+
+
+def test_peaks_of_several_frameworks_have_a_line_each():
+    given = zerocalc.job("llama-3-8b", gpus=8)
+    names = ["paper", "deepspeed", "pytorch"]
+    lines = render(zerocalc.compare(given, frameworks=names), "table", Look(width=300)).split("\n")
+    peaks = [line for line in lines if line.startswith("Peak under ")]
+    assert [line.split()[2].rstrip(":") for line in peaks] == names
+    assert "DDP in optimizer step, most of it master weights" in peaks[1]
+
+
+def test_bytes_sent_show_what_a_multiple_of_psi_does_not():
+    def sent(**words):
+        text = render(zerocalc.compare(zerocalc.job("7b", gpus=8, **words)), "table", Look(quiet=True))
+        return text.split("\n")[0].endswith("sent in one optimizer step"), " Sent" in text
+
+    assert sent() == (False, False)
+    assert sent(reduce_dtype="fp32") == (True, True)
+    assert sent(framework="pytorch") == (True, True)
+
+
+def test_a_named_gpu_has_its_size_in_both_units():
+    text = render(zerocalc.compare(zerocalc.job("7b", gpus=8, gpu="h100")), "table", Look(width=300))
+    assert "h100-sxm-80, 85.0 GB (79.2 GiB) each" in text
+    assert "GiB" not in render(zerocalc.compare(zerocalc.job("7b", gpus=8, gpu="80GB")), "table", Look())

@@ -42,7 +42,7 @@ def report(error: Exception, arguments: Sequence[str]) -> int:
 def failure_of(error: Exception, arguments: Sequence[str]) -> Failure:
     """Turn any exception into a failure; what nobody foresaw is our fault."""
     if isinstance(error, ZerocalcError):
-        return Failure(error.code, error.message, error.hint)
+        return Failure(error.code, error.message, error.hint or _where_told(error.message, arguments))
     if isinstance(error, click.ClickException):
         return _click_failure(error, arguments)
     if isinstance(error, OSError):
@@ -56,6 +56,14 @@ def failure_of(error: Exception, arguments: Sequence[str]) -> Failure:
     return Failure(
         "internal", f"a fault of zerocalc: {text}", "run again with --debug for the traceback", FAULT
     )
+
+
+def _where_told(message: str, arguments: Sequence[str]) -> str | None:
+    """Where an option that the message begins with is described."""
+    option, colon, _ = message.partition(":")
+    if not colon or not option.startswith("--") or not arguments:
+        return None
+    return f"`zerocalc {arguments[0]} --help` describes {option.split()[0]}"
 
 
 def _click_failure(error: click.ClickException, arguments: Sequence[str]) -> Failure:

@@ -77,7 +77,7 @@ def _units(flag: str | None) -> str:
     return one_of(chosen, ("GB", "GiB"), "ZEROCALC_UNITS") if chosen else "GB"
 
 
-def one_of(text: str, allowed: tuple[str, ...], where: str) -> str:
+def one_of(text: str, allowed: tuple[str, ...], where: str, *, hint: str | None = None) -> str:
     """The allowed word that the text is, whatever its case. Raises UsageError naming the choices."""
     for word in allowed:
         if word.lower() == text.strip().lower().replace("_", "-"):
@@ -85,7 +85,8 @@ def one_of(text: str, allowed: tuple[str, ...], where: str) -> str:
     from zerocalc.cli.group import near
 
     raise UsageError(
-        f"{where}: must be one of {', '.join(allowed)} (got {text!r}){near(text.lower(), allowed)}"
+        f"{where}: must be one of {', '.join(allowed)} (got {text!r}){near(text.lower(), allowed)}",
+        hint=hint,
     )
 
 

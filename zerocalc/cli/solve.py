@@ -38,7 +38,13 @@ def command(quantity: str, **typed: Any) -> int:
     from zerocalc.questions.solve import SOLVERS, solve
     from zerocalc.strategies import COMPARED
 
-    unknown = one_of(quantity, (*SOLVERS, "strategy"), "QUANTITY")
+    model = typed["model"] or quantity
+    unknown = one_of(
+        quantity,
+        (*SOLVERS, "strategy"),
+        "QUANTITY",
+        hint=f"it comes first: zerocalc solve gpus {model} --gpu 80GB",
+    )
     asked = question(typed, unknown=unknown)
     result = solve(asked.job, unknown, strategies=asked.strategies_or(COMPARED))
     if typed["emit"]:

@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zerocalc.errors import SpecError, unknown_name
+from zerocalc.errors import SpecError, shown, unknown_name
 from zerocalc.records import Record
 
 _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
+_KINDS = {
+    "int": "a whole number", "bool": "true or false", "int or bool": "a whole number, true or false", "str": "a name",
+    "ratio": "a number between 0 and 1",
+}  # fmt: skip
 _MAX_INT = 10**15
 WHERE_LISTED = "zerocalc presets list settings"
 """The command that shows every setting."""
@@ -56,8 +60,8 @@ def parse_setting(row: Setting, value: Any) -> Any:
         return _ratio(row, value)
     if row.kind == "str" and (not row.choices or text in row.choices):
         return text
-    allowed = f"one of {', '.join(row.choices)}" if row.choices else f"a {row.kind}"
-    raise SpecError(f"--set {row.name}: must be {allowed} (got {value!r})", hint=row.doc)
+    allowed = f"one of {', '.join(row.choices)}" if row.choices else _KINDS[row.kind]
+    raise SpecError(f"--set {row.name}: must be {allowed} (got {shown(value)})", hint=row.doc)
 
 
 def _whole(row: Setting, value: Any) -> int:

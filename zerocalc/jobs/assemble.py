@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zerocalc.errors import SpecError, UsageError
+from zerocalc.errors import SpecError, UsageError, shown
 from zerocalc.readers.reading import MISSING, Given, Reading
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def level(data: Mapping[str, Any] | str, label: str, base: Path) -> Reading:
         raise SpecError(f"{label}: hub: budgets read no network", hint="name a preset or a config.json")
     if path is not None:
         if not isinstance(path, str) or not path.strip():
-            raise SpecError(f"{label}: {JOB_FILE}: must be the path of a job file (got {path!r:.60})")
+            raise SpecError(f"{label}: {JOB_FILE}: must be the path of a job file (got {shown(path)})")
         reading.files[JOB_FILE] = Given(str(base / path), f"file:{label}:{JOB_FILE}")
     return reading
 

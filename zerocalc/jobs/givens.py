@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.errors import SpecError
+from zerocalc.errors import SpecError, near_names, shown
 from zerocalc.units import parse_count
 
 if TYPE_CHECKING:
@@ -94,9 +94,10 @@ class Givens:
     def where(self, word: str) -> str:
         """How to point the user at a word: the flag, or the file and key."""
         origin = self.origin(word, default="flag")
-        return (
-            f"--{word.replace('_', '-')}" if origin in {"flag", "argument"} else origin.removeprefix("file:")
-        )
+        if origin in {"flag", "argument"}:
+            return f"--{word.replace('_', '-')}"
+        file, _, key = origin.removeprefix("file:").rpartition(":")
+        return f"{file}: {key}" if file else key
 
     def text(self, word: str, default: str | None = None) -> str | None:
         """A word's value as text; empty text is refused."""
@@ -128,5 +129,9 @@ def choice(
     text = (g.text(word, default) or default).lower()
     text = (aliases or {}).get(text, text)
     if text not in allowed:
-        raise SpecError(f"{g.where(word)}: must be one of {', '.join(allowed)} (got {g.raw(word)!r})")
+        near = near_names(text, list(allowed))
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise SpecError(
+            f"{g.where(word)}: must be one of {', '.join(allowed)} (got {shown(g.raw(word))}){meant}"
+        )
     return text

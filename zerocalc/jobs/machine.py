@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import SpecError, UsageError
-from zerocalc.specs.job import Machine
+from zerocalc.specs.job import WHAT_RESERVE_COVERS, Machine
 from zerocalc.units import BYTE_UNITS, ceil, parse_ratio, parse_size
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _reserve(g: Givens, gpu: Gpu | None, capacity: int | None, *, states_only: b
         size = ceil(percent * capacity / 100)
     if capacity is not None and size > capacity:
         raise SpecError(f"{g.where('reserve')}: {text} is more than the GPU's {capacity:,} bytes")
-    return int(size)
+    return _said_free(g, int(size), g.where("reserve"))
 
 
 def _preset_reserve(g: Givens, gpu: Gpu) -> int:
@@ -103,4 +103,11 @@ def _preset_reserve(g: Givens, gpu: Gpu) -> int:
 
     row = load_reserve(gpu.reserve, directory=g.presets_dir)
     g.origins["reserve_bytes"] = f"preset:{gpu.reserve}"
-    return row.bytes_of(gpu.capacity_bytes)
+    return _said_free(g, row.bytes_of(gpu.capacity_bytes), f"preset:{gpu.reserve}; --reserve changes it")
+
+
+def _said_free(g: Givens, size: int, why: str) -> int:
+    """What is kept free, and that it is."""
+    if size:
+        g.assumptions.append(f"kept free: {size:,} bytes for {WHAT_RESERVE_COVERS} ({why})")
+    return size

@@ -7,7 +7,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.errors import FileError, SpecError, UnknownNameError, UsageError, ZerocalcError
+from zerocalc.errors import (
+    FileError,
+    SpecError,
+    UnknownNameError,
+    UsageError,
+    ZerocalcError,
+    shown,
+)
 from zerocalc.readers.reading import HubId
 from zerocalc.specs.job import ModelSpec
 from zerocalc.units import MAX_PARAMS, ceil, parse_count, parse_ratio
@@ -243,7 +250,7 @@ def _held(g: Givens, text: str) -> ModelSpec:
     role, colon, name = text.partition(":")
     if not colon or role not in ROLES or not name:
         raise SpecError(
-            f"{g.where('also')}: must be ROLE:MODEL with ROLE one of {', '.join(ROLES)} (got {text!r})",
+            f"{g.where('also')}: must be ROLE:MODEL with ROLE one of {', '.join(ROLES)} (got {shown(text)})",
             hint="like --also reference:llama-3-8b",
         )
     architecture, _ = architecture_named(g, name)

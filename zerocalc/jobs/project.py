@@ -14,9 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from zerocalc.errors import FileError, SpecError, unknown_name
+from zerocalc.errors import FileError, SpecError, shown, unknown_name
 from zerocalc.jobs.discovery import OWN_NAME, SHARED_NAME, TOOL, has_tool, nearest
-from zerocalc.readers.convert import shown
 from zerocalc.readers.text import parse_toml, read_text
 from zerocalc.specs.budget import Budget, Limit, Project
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from zerocalc.errors import SpecError, UsageError
+from zerocalc.errors import SpecError, UsageError, shown
 from zerocalc.jobs.givens import WORDS, Givens, choice
 from zerocalc.jobs.machine import resolve_machine
 from zerocalc.jobs.model import resolve_models
@@ -161,5 +161,5 @@ def _spec_error(error: ValidationError) -> SpecError:
     """The first of pydantic's complaints, in the words of this tool."""
     first = error.errors(include_url=False)[0]
     path = ".".join(str(part) for part in first["loc"])
-    got = "" if isinstance(first.get("input"), (dict, Spec)) else f" (got {first.get('input')!r})"
+    got = "" if isinstance(first.get("input"), (dict, Spec)) else f" (got {shown(first.get('input'))})"
     return SpecError(f"{path}: {first['msg'][:1].lower()}{first['msg'][1:]}{got}")

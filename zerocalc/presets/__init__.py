@@ -16,9 +16,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from zerocalc.errors import FileError, UnknownNameError, unknown_name
+from zerocalc.errors import FileError, UnknownNameError, shown, unknown_name
 from zerocalc.presets.hardware import Gpu, Node, read_gpu, read_node
-from zerocalc.presets.rows import Alternative, Figure, Preset, normal, shown
+from zerocalc.presets.rows import Alternative, Figure, Preset, normal
 from zerocalc.presets.training import (
     ModelPreset,
     Optimizer,

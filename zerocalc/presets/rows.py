@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from zerocalc.errors import SpecError
+from zerocalc.errors import SpecError, shown
 from zerocalc.units import BYTE_UNITS, DTYPE_BITS, MAX_BYTES, MAX_PARAMS
 
 if TYPE_CHECKING:
@@ -31,12 +31,6 @@ FLOPS = {"GFLOP/s": Fraction(10**9), "TFLOP/s": Fraction(10**12), "PFLOP/s": Fra
 BANDWIDTH = {"GB/s": Fraction(10**9), "TB/s": Fraction(10**12), "Gb/s": Fraction(10**9, 8)}
 TIME = {"s": Fraction(1), "us": Fraction(1, 10**6)}
 BASE_UNITS = {**BYTES, **FLOPS, **BANDWIDTH, **TIME}
-
-
-def shown(value: object) -> str:
-    """Return a value as an error message may show it: short, whatever it is."""
-    text = str(value) if isinstance(value, Decimal) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def normal(name: str) -> str:

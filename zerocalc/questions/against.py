@@ -39,7 +39,7 @@ def contrast(job: Job, against: str, *, strategies: Sequence[str] = COMPARED) ->
         lines += _lines(strategy, pair, answers)
         for framework, (_, plan) in zip((job.framework, against), answers, strict=True):
             assumptions += [f"{framework}: {line}" for line in plan.assumptions]
-            excluded += [f"{framework}: {line}" for line in excluded_of(plan)]
+            excluded += [f"{framework}: {line}" for line in excluded_of(job, plan)]
             warnings += [f"{framework}: {line}" for line in plan.warnings]
     if not lines:
         raise UsageError(f"no strategy is offered by both {job.framework} and {against}")

@@ -31,6 +31,7 @@ def compare(
     """
     results: list[StrategyResult] = []
     plans: list[Plan] = []
+    excluded: list[str] = []
     if frameworks:
         _check_settings(job, frameworks)
     for strategy in strategies:
@@ -43,6 +44,7 @@ def compare(
             result, plan = evaluate(variant)
             results.append(result)
             plans.append(plan)
+            excluded += excluded_of(variant, plan)
     if not plans:
         reasons = "; ".join(dict.fromkeys(result.reason or "" for result in results))
         raise UsageError(f"no strategy can do this: {reasons}", hint="change the offload or the strategies")
@@ -53,7 +55,7 @@ def compare(
         dividing_line=dividing_line(job),
         crossovers=crossovers(results),
         assumptions=_merged(list(job.assumptions), *(plan.assumptions for plan in plans)),
-        excluded=_merged(*(excluded_of(plan) for plan in plans)),
+        excluded=_merged(excluded),
         warnings=_warnings(job, plans, {result.strategy for result in results if result.applicable}),
     )
 

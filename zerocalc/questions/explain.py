@@ -67,7 +67,7 @@ def explain(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) ->
         lines += mine
         totals[variant.strategy] = sum(line.value for line in mine)
         assumptions += plan.assumptions
-        excluded += excluded_of(plan)
+        excluded += excluded_of(job, plan)
         warnings += plan.warnings
     if not lines and wanted not in QUANTITIES:
         names = sorted({term.name for variant in variants for term in heaviest(plans(variant))[1].terms})

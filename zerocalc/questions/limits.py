@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zerocalc.errors import SpecError, UsageError
+from zerocalc.errors import SpecError, UsageError, shown
 from zerocalc.questions.snapshots import metric, unit_of
 from zerocalc.results.check import CheckedLimit, Unit, Value
 from zerocalc.units import MAX_BYTES, parse_ratio, parse_size
@@ -129,7 +129,7 @@ def _equal(asked: Asked, value: Value, unit: Unit, result: StrategyResult, base:
     if unit == "word":
         if type(written) is not type(value):
             kind = "true or false" if isinstance(value, bool) else "a name"
-            raise SpecError(f"{_name(asked)}: must be {kind} (got {written!r})")
+            raise SpecError(f"{_name(asked)}: must be {kind} (got {shown(written)})")
         return written, None
     if isinstance(written, bool):
         raise SpecError(f"{_name(asked)}: {asked.limit.metric} is a number (got {_word(written)})")

@@ -146,7 +146,7 @@ def _answer(
         advice=[] if closest is None else list(_advice(closest)),
         best=first[0] if first else None,
         assumptions=[*said, *job.assumptions, *(first[1].assumptions if first else [])],
-        excluded=excluded_of(first[1]) if first else [],
+        excluded=excluded_of(job, first[1]) if first else [],
         warnings=[*job.warnings, *(first[1].warnings if first else [])],
     )
 

@@ -204,7 +204,7 @@ def solve(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) -> S
         request=request_of(job),
         answers=answers,
         assumptions=[*job.assumptions, *(plan.assumptions if plan else [])],
-        excluded=excluded_of(plan) if plan else [],
+        excluded=excluded_of(job, plan) if plan else [],
         warnings=[*job.warnings, *_unlimited(quantity, answers)],
     )
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from zerocalc.errors import UsageError, ZerocalcError
 from zerocalc.results.sweep import Refused, SweepHead, SweptAxis
 from zerocalc.sweeps.axes import parse_axes
-from zerocalc.sweeps.figures import COLUMNS
 from zerocalc.sweeps.batch import BLOCK, Batch
+from zerocalc.sweeps.figures import COLUMNS
 from zerocalc.sweeps.grid import Build, Grid
 from zerocalc.sweeps.pick import Front, Sorted, parse_keys
 from zerocalc.sweeps.where import parse_where
@@ -134,7 +134,7 @@ def _notes(job: Job | None) -> dict[str, list[str]]:
     """What the first configuration assumes and leaves out."""
     if job is None:
         return {}
-    from zerocalc.evaluate import excluded_of, heaviest, inapplicable, plans
+    from zerocalc.evaluate import excluded_of, heaviest, inapplicable, plans, strategy_assumed
 
     if inapplicable(job):
         return {"assumptions": list(job.assumptions), "warnings": list(job.warnings)}
@@ -143,8 +143,8 @@ def _notes(job: Job | None) -> dict[str, list[str]]:
     except ZerocalcError:
         return {"assumptions": list(job.assumptions), "warnings": list(job.warnings)}
     return {
-        "assumptions": list(job.assumptions),
-        "excluded": excluded_of(plan),
+        "assumptions": [*strategy_assumed(job), *job.assumptions],
+        "excluded": excluded_of(job, plan),
         "warnings": list(job.warnings),
     }
 

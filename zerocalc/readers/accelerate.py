@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.errors import SpecError
+from zerocalc.errors import SpecError, shown
 from zerocalc.readers.accelerate_keys import DEEPSPEED, FSDP, KEYS, MEGATRON, PARALLEL
-from zerocalc.readers.convert import AUTO, shown
+from zerocalc.readers.convert import AUTO
 from zerocalc.readers.deepspeed import STRATEGIES, deepspeed_reading
 from zerocalc.readers.fsdp import apply_fsdp, set_hybrid_group
 from zerocalc.readers.keys import Found, scan

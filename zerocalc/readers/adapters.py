@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zerocalc.readers.convert import AUTO, shown
+from zerocalc.errors import shown
+from zerocalc.readers.convert import AUTO
 from zerocalc.readers.reading import Given, Reading
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocalc.errors import SpecError
+from zerocalc.errors import SpecError, shown
 from zerocalc.units import MAX_BYTES, parse_dtype
 
 if TYPE_CHECKING:
@@ -30,12 +30,6 @@ _WORDS = {
     "device": frozenset(DEVICES),
     "dtype": frozenset({"fp32", "fp16", "bf16", "float", "half", "none", "float32", "float16", "bfloat16"}),
 }
-
-
-def shown(value: Any) -> str:
-    """A value as an excerpt for a message, on one bounded line."""
-    text = repr(value) if not isinstance(value, (dict, list)) else str(value)
-    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def is_placeholder(kind: Kind, value: Any) -> bool:

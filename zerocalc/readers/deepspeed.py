@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.errors import SpecError
+from zerocalc.errors import SpecError, shown
 from zerocalc.readers.batch import batch_triangle
-from zerocalc.readers.convert import AUTO, shown
+from zerocalc.readers.convert import AUTO
 from zerocalc.readers.deepspeed_keys import KEYS
 from zerocalc.readers.keys import Found, scan
 from zerocalc.readers.names import PRECISION_OF, set_optimizer

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zerocalc.errors import SpecError
-from zerocalc.readers.convert import AUTO, Kind, shown
+from zerocalc.errors import SpecError, shown
+from zerocalc.readers.convert import AUTO, Kind
 from zerocalc.readers.keys import Effect, Found, Key
 from zerocalc.readers.reading import Given, Reading
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from zerocalc.errors import SpecError
-from zerocalc.readers.convert import shown
+from zerocalc.errors import SpecError, shown
 from zerocalc.readers.reading import Given, Reading
 from zerocalc.readers.text import STDIN, read_mapping
 from zerocalc.units import parse_count

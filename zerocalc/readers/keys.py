@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocalc.errors import SpecError
-from zerocalc.readers.convert import AUTO, CONVERTERS, Kind, is_placeholder, shown
+from zerocalc.errors import SpecError, shown
+from zerocalc.readers.convert import AUTO, CONVERTERS, Kind, is_placeholder
 from zerocalc.readers.reading import Given, Reading
 
 if TYPE_CHECKING:

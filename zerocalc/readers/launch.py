@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zerocalc.readers.convert import shown
+from zerocalc.errors import shown
 from zerocalc.readers.deepspeed import read_deepspeed
 from zerocalc.readers.names import PRECISION_OF
 from zerocalc.readers.reading import MISSING, Given, Reading

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from zerocalc.errors import shown
 from zerocalc.readers.adapters import OFF, is_adapted, read_adapter
-from zerocalc.readers.convert import AUTO, shown
+from zerocalc.readers.convert import AUTO
 from zerocalc.readers.deepspeed import deepspeed_reading
 from zerocalc.readers.fsdp import SHARDING, apply_fsdp, set_hybrid_group, set_offload
 from zerocalc.readers.keys import Found, scan

@@ -15,7 +15,8 @@ GAP = 1
 """Blanks between two columns of a folded table."""
 LEAST_TEXT = 24
 """The narrowest column that sentences are read in."""
-_GLUE = "\N{NO-BREAK SPACE}"
+GLUE = "\N{NO-BREAK SPACE}"
+"""Stands for a blank at which no line breaks."""
 _OPERATORS = ("+", "-", "*", "/", "//", "**", "=", "if", "else")
 
 
@@ -26,8 +27,8 @@ def formula_lines(line: str, width: int) -> list[str]:
     lead = line[: len(line) - len(line.lstrip())]
     glued = line.lstrip()
     for operator in _OPERATORS:
-        glued = glued.replace(f" {operator} ", f" {operator}{_GLUE}")
-    glued = f"={_GLUE}{glued[2:]}" if glued.startswith("= ") else glued
+        glued = glued.replace(f" {operator} ", f" {operator}{GLUE}")
+    glued = f"={GLUE}{glued[2:]}" if glued.startswith("= ") else glued
     broken = textwrap.wrap(
         glued,
         width,
@@ -36,7 +37,7 @@ def formula_lines(line: str, width: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [each.replace(_GLUE, " ") for each in broken]
+    return [each.replace(GLUE, " ") for each in broken]
 
 
 def folds(table: Table, widths: Sequence[int], width: int) -> list[Table]:

@@ -7,6 +7,7 @@ keep their natural width. Only sentences are wrapped, between words, and formula
 
 from __future__ import annotations
 
+import re
 import textwrap
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from rich.text import Text
 
 from zerocalc.render import document_of
 from zerocalc.render.document import Block, Cell, Chart, Column, Facts, Heading, Note, Table, Tone, Verbatim
-from zerocalc.render.fold import folds, formula_lines
+from zerocalc.render.fold import GLUE, folds, formula_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +35,8 @@ STYLES: dict[Tone, str] = {
 }  # fmt: skip
 _BOX = box.Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
 _ASCII_BOX = box.Box("    \n    \n -- \n    \n -- \n -- \n    \n    \n", ascii=True)
+_AMOUNT = re.compile(r"(\d) (?=G?i?B\b|bytes\b|GPUs?\b|TFLOP)")
+"""A number before its unit: the two stay on one line."""
 _GAPS = (2, 1)
 """Blanks between two columns, the better first: one is the divider, the other padding."""
 _MOST_ON_ITS_SIDE = 8
@@ -111,10 +114,11 @@ def _wrapped(note: Note, look: Look) -> str:
     label = f"{note.label}: " if note.label else ""
     width = max(20, look.width or PROSE_WIDTH)
     indent = " " * min(len(label), 4)
+    text = _AMOUNT.sub(rf"\1{GLUE}", label + note.text)
     lines = textwrap.wrap(
-        label + note.text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-    return _styled("\n".join(lines), note.tone, look)
+    return _styled("\n".join(lines).replace(GLUE, " "), note.tone, look)
 
 
 def _verbatim(block: Verbatim, look: Look) -> str:

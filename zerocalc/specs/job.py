@@ -204,6 +204,8 @@ class Job(Spec):
     warnings: tuple[str, ...] = ()
 
 
+WHAT_RESERVE_COVERS = "CUDA context, communication buffers and allocator fragmentation"
+"""What a reserve is kept free for: it is in no term."""
 SECTION_WORDS = {
     ("model", "name"): "model",
     ("precision", "name"): "precision",

@@ -73,7 +73,10 @@ def size_of(request: Mapping[str, Resolved]) -> str:
 
 
 def machine_of(request: Mapping[str, Resolved], units: str) -> str:
-    """`80.0 GB each`, with the GPU's name and the reserve where there are some; empty without a GPU."""
+    """`80.0 GB each`, with the GPU's name and the reserve where there are some; empty without a GPU.
+
+    A named GPU is sold in GB that are GiB, nearly: both are shown.
+    """
     capacity = asked(request, "capacity_bytes")
     if capacity is None:
         return ""
@@ -81,7 +84,10 @@ def machine_of(request: Mapping[str, Resolved], units: str) -> str:
     gpu = asked(request, "gpu")
     named = f"{gpu}, " if gpu and not str(gpu)[:1].isdigit() else ""
     kept = f", {numbers.with_unit(reserve, units)} kept free" if reserve else ""
-    return f"{named}{numbers.with_unit(capacity, units)} each{kept}"
+    size = numbers.with_unit(capacity, units)
+    if named and units == "GB":
+        size += f" ({numbers.with_unit(capacity, 'GiB')})"
+    return f"{named}{size} each{kept}"
 
 
 def state_bytes(memory: Memory, state: str, tier: str = "gpu") -> int:

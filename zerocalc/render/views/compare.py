@@ -14,7 +14,6 @@ from zerocalc.render.views.common import (
     fits_cells,
     label_of,
     machine_of,
-    named,
     next_command,
     notes_of,
     peaks_above_states,
@@ -78,14 +77,18 @@ def _main_table(result: Estimates, look: Look) -> Table:
     columns: list[tuple[Column, list[Cell]]] = [
         (Column("Strategy", right=False), [Cell(label_of(row.strategy), "strong") for row in rows])
     ]
-    if len({row.framework for row in rows}) > 1:
+    if _several(result):
         columns.append((Column("Framework", right=False), [Cell(row.framework) for row in rows]))
     columns += _memory_columns(result, look.units)
     columns.append((Column("Wire"), [_wire(row) for row in rows]))
+    sent = _several(result) or _several_dtypes(rows)
+    if sent:
+        columns.append((Column("Sent"), _sent_cells(rows, look.units)))
     if any(row.headroom_bytes is not None for row in rows):
         columns.append((Column("Fits"), fits_cells(rows, look.units)))
     each = machine_of(result.request, look.units)
     title = f"{size_of(result.request)}{f', {each}' if each else ''}; {look.units} per GPU"
+    title += ", sent in one optimizer step" if sent else ""
     return Table(
         title,
         tuple(column for column, _ in columns),
@@ -106,15 +109,32 @@ def _wire(row: StrategyResult) -> Cell:
     return NONE if row.communication is None else Cell(numbers.times_psi(row.communication.volume_params))
 
 
+def _several_dtypes(rows: list[StrategyResult]) -> bool:
+    """Whether a Ψ on the wire is not the same bytes everywhere."""
+    wires = [row.communication for row in rows if row.communication is not None]
+    return len({each.dtype for wire in wires for each in wire.collectives if each.volume_params}) > 1
+
+
+def _sent_cells(rows: list[StrategyResult], units: str) -> list[Cell]:
+    sent = [row.communication and row.communication.sent_bytes_per_rank for row in rows]
+    return [NONE if text == numbers.NOTHING else Cell(text) for text in numbers.column(sent, units)]
+
+
 def _peaks(result: Estimates) -> Iterator[Note]:
-    """When the peak falls, and what takes most of it, where more than model states is counted."""
-    shown: dict[str, list[str]] = {}
-    for row in result.results:
-        if row.memory and peaks_above_states(row.memory):
-            where = f"{when(row.memory.gpu.peak_phase)}, most of it {words(row.binding or 'nothing')}"
-            shown.setdefault(where, []).append(named(row, result.results))
-    for where, labels in shown.items():
-        yield Note(f"{', '.join(labels)} {where}", "Peak")
+    """When the peak falls, and what takes most of it, where more than model states is counted; a line per framework."""
+    for framework in dict.fromkeys(row.framework for row in result.results):
+        shown: dict[str, list[str]] = {}
+        for row in result.results:
+            if row.framework == framework and row.memory and peaks_above_states(row.memory):
+                where = f"{when(row.memory.gpu.peak_phase)}, most of it {words(row.binding or 'nothing')}"
+                shown.setdefault(where, []).append(label_of(row.strategy))
+        if shown:
+            each = [f"{', '.join(labels)} {where}" for where, labels in shown.items()]
+            yield Note("; ".join(each), f"Peak under {framework}" if _several(result) else "Peak")
+
+
+def _several(result: Estimates) -> bool:
+    return len({row.framework for row in result.results}) > 1
 
 
 def _tier_table(result: Estimates, look: Look) -> Table:
