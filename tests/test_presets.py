@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from zerocalc import presets
 from zerocalc.errors import FileError, SpecError, UnknownNameError, ZerocalcError
+from zerocalc.presets import store
 from zerocalc.presets.rows import Figure
 
 FACTS = Path(__file__).parent / "data" / "hardware"
@@ -170,7 +171,7 @@ def test_models_are_the_published_configs(model_id, fact):
 
 def test_every_model_is_there():
     assert sorted(presets.preset_ids("models")) == sorted(facts("models"))
-    configs = {path.stem for path in (presets.SHIPPED / "models").glob("*.json")}
+    configs = {path.stem for path in (store.SHIPPED / "models").glob("*.json")}
     assert configs == set(facts("models"))
 
 
@@ -444,10 +445,10 @@ def test_recalled_weight_copies_are_marked():
 
 
 def test_shipped_files_split_as_they_parse():
-    for path in presets.SHIPPED.rglob("*.toml"):
+    for path in store.SHIPPED.rglob("*.toml"):
         text = path.read_text(encoding="utf-8")
         whole = tomllib.loads(text)
-        parts = [tomllib.loads(row) for _, row in presets._split(text)]
+        parts = [tomllib.loads(row) for _, row in store._split(text)]
         assert [next(iter(part.items())) for part in parts] == list(whole.items()), path
 
 
@@ -716,17 +717,15 @@ def test_importing_reads_no_preset():
 
 def test_loading_parses_one_row_only(monkeypatch):
     parsed = []
-    original = presets._parse
-    monkeypatch.setattr(
-        presets, "_parse", lambda path, text: parsed.append(len(text)) or original(path, text)
-    )
+    original = store._parse
+    monkeypatch.setattr(store, "_parse", lambda path, text: parsed.append(len(text)) or original(path, text))
     for load, name in (
         (presets.load_gpu, "h100"),
         (presets.load_model, "llama-2-70b"),
         (presets.load_precision, "bf16"),
     ):
         parsed.clear()
-        presets._shipped.cache_clear()
+        store._shipped.cache_clear()
         presets._load_shipped.cache_clear()
         load(name)
         assert len(parsed) == 1
