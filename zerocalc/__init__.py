@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from zerocalc.questions.solve import solve as solve
     from zerocalc.questions.sweep import sweep as sweep
     from zerocalc.results import Estimates as Estimates
-    from zerocalc.results import Explanation as Explanation
     from zerocalc.results import Solution as Solution
     from zerocalc.results import StrategyResult as StrategyResult
     from zerocalc.results import plain as plain
+    from zerocalc.results.explanation import Explanation as Explanation
     from zerocalc.specs.job import Job as Job
     from zerocalc.specs.job import Machine as Machine
     from zerocalc.specs.job import ModelSpec as ModelSpec
@@ -50,7 +50,8 @@ _HOMES = {
     "zerocalc.errors": ("FileError", "SpecError", "UnknownNameError", "UsageError", "ZerocalcError"),
     "zerocalc.evaluate": ("estimate",),
     "zerocalc.questions.explain": ("explain",),
-    "zerocalc.results": ("Estimates", "Explanation", "Solution", "StrategyResult", "plain"),
+    "zerocalc.results": ("Estimates", "Solution", "StrategyResult", "plain"),
+    "zerocalc.results.explanation": ("Explanation",),
     "zerocalc.questions.solve": ("solve",),
     "zerocalc.questions.plan": ("plan",),
     "zerocalc.questions.sweep": ("sweep",),

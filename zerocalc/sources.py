@@ -23,9 +23,7 @@ _ZEROPP = "ZeRO++: Extremely Efficient Collective Communication for Giant Model 
 _ZEROPP_URL = "https://arxiv.org/abs/2306.10209"
 
 SOURCES: dict[str, Source] = {
-    "zero-states": Source(_ZERO, "section 3.1", _ZERO_URL),
     "zero-stages": Source(_ZERO, "section 5 and table 1", _ZERO_URL),
-    "zero-volume": Source(_ZERO, "section 7", _ZERO_URL),
     "zero-r": Source(_ZERO, "sections 6 and 8", _ZERO_URL),
     "ring": Source(
         "NCCL tests: performance reported by the tests",

@@ -14,12 +14,6 @@ def state_bytes(*, num_params: int, bytes_per_param: int | Fraction, shards: int
     return ceil(bytes_per_param * ceil_div(num_params, shards))
 
 
-@formula(symbol="M_opt", unit="byte", source="zero-stages")
-def divided_bytes(*, total_bytes: int, shards: int) -> int:
-    """Bytes of states whose size depends on tensor shapes, dealt evenly over `shards` ranks."""
-    return ceil_div(total_bytes, shards)
-
-
 @formula(symbol="M_blk", unit="byte", source="zero-infinity-memory")
 def gathered_bytes(*, unit_params: int, param_bytes: int | Fraction, grad_bytes: int | Fraction) -> int:
     """Bytes of the largest unit while it is whole on the GPU: its gathered parameters and their gradients."""

@@ -10,7 +10,7 @@ from zerocalc.frameworks import framework_named, prepared
 from zerocalc.frameworks.activations import estimate_activations
 from zerocalc.frameworks.settings import resolve_settings
 from zerocalc.questions.lines import line_of
-from zerocalc.results import ExplainedLine, Explanation
+from zerocalc.results.explanation import ExplainedLine, Explanation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import UsageError
 from zerocalc.evaluate import evaluate, excluded_of, inapplicable, request_of, with_framework
-from zerocalc.results import Contrast, ContrastLine, ContrastSide
+from zerocalc.results.explanation import Contrast, ContrastLine, ContrastSide
 from zerocalc.sources import SOURCES
 from zerocalc.strategies import COMPARED
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from zerocalc.errors import unknown_name
 from zerocalc.evaluate import evaluate, excluded_of, heaviest, inapplicable, plans, request_of
 from zerocalc.questions.lines import line_of
-from zerocalc.results import ExplainedLine, Explanation, StrategyResult
+from zerocalc.results.explanation import ExplainedLine, Explanation
 from zerocalc.strategies import COMPARED
 
 if TYPE_CHECKING:
     from zerocalc.frameworks.terms import Collective, Plan, Term, Traffic
+    from zerocalc.results import StrategyResult
     from zerocalc.specs.job import Job
 
 

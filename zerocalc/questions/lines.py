@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zerocalc.results import ExplainedInput, ExplainedLine
+from zerocalc.results.explanation import ExplainedInput, ExplainedLine
 from zerocalc.sources import SOURCES
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from zerocalc.evaluate import request_of
 from zerocalc.formulas import offload as off
 from zerocalc.formulas.registry import Applied, apply
 from zerocalc.questions.lines import line_of
-from zerocalc.results import ExplainedLine, Explanation
+from zerocalc.results.explanation import ExplainedLine, Explanation
 
 if TYPE_CHECKING:
     from zerocalc.specs.job import Job, Speed

@@ -11,8 +11,9 @@ from zerocalc.results import plain
 
 if TYPE_CHECKING:
     from zerocalc.render import Look
-    from zerocalc.results import Contrast, Estimates, Explanation, Solution, StrategyResult
+    from zerocalc.results import Estimates, Solution, StrategyResult
     from zerocalc.results.check import CheckReport, Diff
+    from zerocalc.results.explanation import Contrast, Explanation
 
 Row = Mapping[str, Any]
 

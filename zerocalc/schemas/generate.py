@@ -19,6 +19,7 @@ from zerocalc.questions.params import Counts
 from zerocalc.questions.presets import PresetAnswer, PresetList
 from zerocalc.results import check as results_check
 from zerocalc.results import curve as results_curve
+from zerocalc.results import explanation as results_explanation
 from zerocalc.results import sweep as results_sweep
 from zerocalc.results import time as results_time
 from zerocalc.schemas import FOLDER
@@ -30,8 +31,8 @@ SOURCES: dict[str, Any] = {
     "compare": results.Estimates,
     "estimate": results.Estimates,
     "solve": results.Solution,
-    "explain": results.Explanation,
-    "contrast": results.Contrast,
+    "explain": results_explanation.Explanation,
+    "contrast": results_explanation.Contrast,
     "params": Counts,
     "presets": PresetList,
     "preset": PresetAnswer,
@@ -46,7 +47,7 @@ SOURCES: dict[str, Any] = {
 """What each schema is made from: a class, or a function that writes the schema of a file."""
 vars(results).update(Timing=results_time.Timing, Crossover=results_time.Crossover, Curve=results_curve.Curve)
 # Only types there: an answer without seconds or curves need not load them.
-DOCUMENTED = {results, results_check, results_curve, results_sweep, results_time, job}
+DOCUMENTED = {results, results_check, results_curve, results_explanation, results_sweep, results_time, job}
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 

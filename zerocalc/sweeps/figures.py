@@ -20,12 +20,6 @@ WORK_WORDS = ("micro_batch", "seq_len", "grad_accum")
 NUMBER_WORDS = (*RANK_WORDS, *WORK_WORDS, "model")
 """Words that only set a number of the job, so that one traced run answers for many of their values."""
 
-LABELS = ("strategy", "framework", "peak_phase")
-COUNTS = (
-    "model_states_bytes", "peak_bytes", "headroom_bytes", "sent_bytes_per_rank", "host_bytes_per_node",
-    "nvme_bytes_per_node",
-)  # fmt: skip
-RATES = ("volume_params", "step_s_lower", "step_s_upper", "tokens_per_s_lower", "tokens_per_s_upper")
 COLUMNS = (
     "strategy", "framework", "model_states_bytes", "peak_bytes", "peak_phase", "headroom_bytes", "fits",
     "sent_bytes_per_rank", "volume_params", "host_bytes_per_node", "host_fits", "nvme_bytes_per_node", "nvme_fits",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zerocalc.render import Look
-    from zerocalc.results import Contrast, ContrastLine, ContrastSide
+    from zerocalc.results.explanation import Contrast, ContrastLine, ContrastSide
 
 
 def view(result: Contrast, look: Look) -> Document:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zerocalc.render import Look
-    from zerocalc.results import ExplainedLine, Explanation
+    from zerocalc.results.explanation import ExplainedLine, Explanation
 
 
 def view(result: Explanation, look: Look) -> Document:
