@@ -101,6 +101,11 @@ class TestDeepSpeed:
             text.startswith("no effect in framework paper, which has no such settings: ") for text in warnings
         )
 
+    def test_a_job_files_setting_that_no_framework_has_is_refused(self, tmp_path):
+        job = {"model": "7b", "gpus": 8, "settings": {"reduce_bucket_sice": 1}}
+        said = error("compare", "--job", write(tmp_path, "job.json", job))["message"]
+        assert "unknown setting of framework paper 'reduce_bucket_sice'" in said
+
     def test_sub_groups_of_nothing_are_single_tensors(self, tmp_path):
         zero = {"stage": 3, "sub_group_size": 0, "offload_optimizer": {"device": "cpu"}}
         name = write(tmp_path, "ds.json", {"bf16": {"enabled": True}, "zero_optimization": zero})

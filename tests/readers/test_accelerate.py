@@ -348,3 +348,17 @@ def test_weights_and_biases_wrapping():
     }
     assert unwrapped(wrapped)["bf16"] is True
     assert unwrapped({"a": {"value": 1}, "b": 2}) == {"a": {"value": 1}, "b": 2}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"model_type": "llama", "num_hidden_layers": 32}',
+        '{"model": {"name": "llama3"}, "training": {"steps": 1}}',
+    ],
+)
+def test_another_tools_file_is_refused(tmp_path, text):
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(SpecError, match="no file of Accelerate or of a trainer"):
+        read_accelerate(path)

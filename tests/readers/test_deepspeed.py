@@ -166,6 +166,27 @@ def test_a_precision_left_to_the_launcher(value):
     assert any("fp16.enabled" in text and "--precision" in text for text in reading.assumptions)
 
 
+@pytest.mark.parametrize(
+    "config", [{"zero_optimization": [1]}, {"zero_optimization": {"offload_param": "cpu"}}, {"fp16": True}]
+)
+def test_a_plain_value_where_deepspeed_needs_a_section_is_refused(config):
+    with pytest.raises(SpecError, match="must be a section of keys"):
+        read(**config)
+
+
+def test_what_leaves_a_section_empty_is_named():
+    assert any("bf16: must be a section of keys" in text for text in read(bf16=[]).warnings)
+
+
+def test_a_models_config_is_no_deepspeed_file(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama", "hidden_size": 4096}')
+    with pytest.raises(SpecError, match="no DeepSpeed configuration: none of its keys is one"):
+        read_deepspeed(path)
+    path.write_text('{"steps_per_print": 10}')
+    assert read_deepspeed(path).value("strategy") == "ddp"
+
+
 def test_both_precisions_is_what_deepspeed_refuses():
     reading = read(fp16={"enabled": True}, bf16={"enabled": True})
     assert reading.value("precision") == "mixed-fp16"
@@ -235,7 +256,6 @@ def test_an_undefined_device():
             "micro_batch_size_per_gpu (did you mean train_micro_batch_size_per_gpu?)",
         ),
         ({"num_gpus": 8, "_comment": "x", "max_grad_norm": 1.0}, "num_gpus, _comment, max_grad_norm"),
-        ({"fp16": True}, "fp16 must be a section of keys (got true)"),
     ],
 )
 def test_keys_without_effect_are_named(config, says):

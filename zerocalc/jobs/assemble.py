@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -273,16 +273,28 @@ def frameworks_of(merged: Reading) -> list[Given]:
 
 
 def settings_of(merged: Reading, frameworks: Sequence[Given], *, own: Collection[str]) -> dict[str, Given]:
-    """The settings that one of the frameworks has; others are warned of, but for `own` ones, which are refused later."""
-    from zerocalc.frameworks import framework_named
+    """The settings that one of the frameworks has; others are warned of.
 
+    But for `own` ones and those that no framework has, which are refused later.
+    """
     if not merged.settings:
         return {}
-    rows = {row.name for given in frameworks for row in framework_named(given.value).SETTINGS}
+    rows = _setting_names(given.value for given in frameworks)
     foreign = [name for name in merged.settings if name not in rows and name not in own]
+    if foreign:
+        from zerocalc.frameworks import FRAMEWORKS
+
+        known = _setting_names(FRAMEWORKS)
+        foreign = [name for name in foreign if name in known]
     if foreign:
         names = ", ".join(given.value for given in frameworks)
         merged.warnings.append(
             f"no effect in framework {names}, which has no such settings: {', '.join(foreign)}"
         )
     return {name: given for name, given in merged.settings.items() if name not in foreign}
+
+
+def _setting_names(frameworks: Iterable[str]) -> set[str]:
+    from zerocalc.frameworks import framework_named
+
+    return {row.name for name in frameworks for row in framework_named(name).SETTINGS}

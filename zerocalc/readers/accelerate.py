@@ -9,7 +9,7 @@ from zerocalc.readers.accelerate_keys import DEEPSPEED, FSDP, KEYS, MEGATRON, PA
 from zerocalc.readers.convert import AUTO
 from zerocalc.readers.deepspeed import STRATEGIES, deepspeed_reading
 from zerocalc.readers.fsdp import apply_fsdp, set_hybrid_group
-from zerocalc.readers.keys import Found, scan
+from zerocalc.readers.keys import Found, check_kind, scan
 from zerocalc.readers.launch import read_beside, set_accumulation, set_precision
 from zerocalc.readers.reading import Given, Reading
 from zerocalc.readers.text import read_mapping
@@ -34,7 +34,9 @@ def read_accelerate(path: str | Path, *, dp: int | None = None) -> Reading:
     data = unwrapped(read_mapping(path, default="yaml", twice=twice))
     if _OWN_KEYS.isdisjoint(data):
         from zerocalc.readers.trainer import trainer_reading
+        from zerocalc.readers.trainer_keys import KEYS as TRAINER_KEYS
 
+        check_kind(data, str(path), "file of Accelerate or of a trainer", KEYS, TRAINER_KEYS, telling=True)
         reading = trainer_reading(data, str(path), dp=dp)
     else:
         reading = accelerate_reading(data, str(path), dp=dp)

@@ -8,7 +8,7 @@ from zerocalc.errors import SpecError, shown
 from zerocalc.readers.batch import batch_triangle
 from zerocalc.readers.convert import AUTO
 from zerocalc.readers.deepspeed_keys import KEYS
-from zerocalc.readers.keys import Found, scan
+from zerocalc.readers.keys import Found, check_kind, scan
 from zerocalc.readers.names import PRECISION_OF, set_optimizer
 from zerocalc.readers.reading import Given, Reading
 from zerocalc.readers.text import read_mapping
@@ -34,7 +34,9 @@ def read_deepspeed(path: str | Path, *, dp: int | None = None, gpus: int | None 
 
     Raises FileError when the file cannot be read, SpecError for values that DeepSpeed's own keys cannot have.
     """
-    return deepspeed_reading(read_mapping(path, default="hjson", only="hjson"), str(path), dp=dp, gpus=gpus)
+    data = read_mapping(path, default="hjson", only="hjson")
+    check_kind(data, str(path), "DeepSpeed configuration", KEYS)
+    return deepspeed_reading(data, str(path), dp=dp, gpus=gpus)
 
 
 def deepspeed_reading(

@@ -55,6 +55,17 @@ class Table:
         found = self._index.get(path)
         return found or next((row for row in self._patterns if path.startswith(row.path[:-1])), None)
 
+    def knows(self, name: str, value: Any, *, telling: bool) -> bool:
+        """Whether a file may have this key or section at its top level; with `telling`, and whether it says something."""
+        row = self.find(name)
+        if name in self.sections or row is None:
+            return name in self.sections
+        return not telling or (row.effect != "inert" and not isinstance(value, dict))
+
+    def decides(self, section: str) -> bool:
+        """Whether a section holds keys that are modelled."""
+        return any(row.effect == "modelled" and row.path.startswith(f"{section}.") for row in self.rows)
+
     def near(self, path: str) -> str | None:
         """The name in the same section that was probably meant."""
         from difflib import get_close_matches
@@ -125,6 +136,25 @@ def scan(data: Mapping[Any, Any], table: Table, label: str, reading: Reading) ->
     return scanner.found
 
 
+def check_kind(data: Mapping[Any, Any], label: str, kind: str, *tables: Table, telling: bool = False) -> None:
+    """Refuse another tool's file: one that has keys, none of which these tables know. Raises SpecError.
+
+    With `telling`, keys that say nothing, which formats share, do not count.
+    """
+    named = {str(name).strip(): value for name, value in data.items()}
+    if named and not any(
+        table.knows(name, value, telling=telling) for table in tables for name, value in named.items()
+    ):
+        raise SpecError(
+            f"{label}: no {kind}: none of its keys is one ({', '.join(map(_bare, list(named)[:3]))}, …)",
+            hint="the file of another tool? --deepspeed, --accelerate, --torchtitan, --job, or MODEL for a config.json",
+        )
+
+
+def _bare(name: str) -> str:
+    return shown(name)[1:-1]
+
+
 class _Scanner:
     """One pass over one file."""
 
@@ -150,7 +180,14 @@ class _Scanner:
             elif isinstance(value, dict):
                 self.walk(value, path)
             elif value is not None:
-                self.warn(f"{path} must be a section of keys (got {shown(value)}); not read")
+                self.no_section(path, value)
+
+    def no_section(self, path: str, value: Any) -> None:
+        """Refuse a plain value where a section stands whose keys move bytes, as any value of the wrong type; name others."""
+        said = f"{path}: must be a section of keys (got {shown(value)})"
+        if self.table.decides(path) and value and not is_placeholder("bool", value) and not _is_auto(value):
+            raise SpecError(f"{self.label}: {said}", hint=f"like {{{path.rpartition('.')[2]}: {{…: …}}}}")
+        self.warn(f"{said}; not read")
 
     def stray(self, path: str, name: str, section: str) -> None:
         """Name a key that the table does not have: at home elsewhere, misspelt, or unknown."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.readers.convert import AUTO
 from zerocalc.readers.fsdp import set_offload
-from zerocalc.readers.keys import Found, scan
+from zerocalc.readers.keys import Found, check_kind, scan
 from zerocalc.readers.names import PRECISION_OF, set_optimizer
 from zerocalc.readers.reading import Given, Reading
 from zerocalc.readers.text import read_mapping
@@ -34,7 +34,9 @@ def read_torchtitan(path: str | Path, *, gpus: int | None = None) -> Reading:
 
     Raises FileError when the file cannot be read, SpecError for values that its keys cannot have.
     """
-    return torchtitan_reading(read_mapping(path, default="toml"), str(path), gpus=gpus)
+    data = read_mapping(path, default="toml")
+    check_kind(data, str(path), "torchtitan job file", KEYS)
+    return torchtitan_reading(data, str(path), gpus=gpus)
 
 
 def torchtitan_reading(data: Mapping[str, Any], label: str, *, gpus: int | None = None) -> Reading:
