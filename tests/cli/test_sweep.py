@@ -110,6 +110,12 @@ def test_exit_codes():
     assert call("sweep", "70b").code == 2
 
 
+@pytest.mark.parametrize("fmt", ["json", "jsonl", "csv"])
+def test_where_nothing_can_be_stdout_stays_empty(fmt):
+    done = call("sweep", "--strategy", "zero9", "--over", "gpus=8,16", "-f", fmt)
+    assert (done.code, done.out) == (2, "")
+
+
 def test_ctrl_c_leaves_whole_rows():
     command = [sys.executable, "-m", "zerocalc", "sweep", "70b", "-f", "jsonl", "--over", "gpus=1..10000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -44,14 +44,15 @@ def run(typed: Mapping[str, Any]) -> int:
         interruptible() as stopped,
         progress(sweep, quiet=sink.look.quiet) as shown,
     ):
-        write(writer.opening())
-        written = 0
+        # The opening goes out with the first rows, so that where there can be none stdout stays empty.
+        ahead, written = writer.opening(), 0
         for rows in sweep.progress():
-            write(writer.rows(rows))
-            written += len(rows)
+            if rows:
+                write(ahead + writer.rows(rows))
+                ahead, written = "", written + len(rows)
             shown()
             stopped()
-        write(writer.closing(written, sweep.tally.reasons))
+        write(ahead + writer.closing(written, sweep.tally.reasons))
     _summary(sweep, written, quiet=sink.look.quiet or sink.fmt in {"table", "markdown"})
     return NO if typed.get("require_fit") and not sweep.tally.fitting else OK
 
