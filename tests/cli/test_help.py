@@ -4,8 +4,9 @@ import pytest
 
 from zerocalc import __version__
 from zerocalc.cli import COMMANDS, INTRO
-from zerocalc.cli.options import JOB_SECTIONS
+from zerocalc.cli.options import ANSWER_FORMATS, JOB_SECTIONS, REPORT_FORMATS
 from zerocalc.jobs.givens import WORDS
+from zerocalc.render import formats_of
 
 from .running import call, process
 
@@ -49,3 +50,8 @@ def test_help_keeps_to_the_terminal(columns):
     done = process("compare", "--help", COLUMNS=columns)
     prose = [line for line in done.out.splitlines() if not line.startswith(("  zerocalc", "  -"))]
     assert max(map(len, prose)) <= max(int(columns), 60)
+
+
+def test_the_formats_that_help_names_are_those_there_are():
+    assert set(REPORT_FORMATS) == set(formats_of("check"))
+    assert set(ANSWER_FORMATS) == set(formats_of("compare"))

@@ -10,7 +10,7 @@ import click
 
 from zerocalc.cli.group import SectionOption
 from zerocalc.cli.options import command as _command
-from zerocalc.cli.options import output_options
+from zerocalc.cli.options import report_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,12 +53,11 @@ def config_option(function: F) -> F:
 )
 @file_option("--write-baseline", "write the figures of this run there")
 @file_option("--summary", "append the report there as Markdown")
-@output_options
+@report_options
 def command(names: Sequence[str], **typed: Any) -> int:
     """Check the budgets of zerocalc.toml, or of [tool.zerocalc] in pyproject.toml: all, or those named.
 
-    Exits with 1 when a budget is over, with 2 when one cannot be checked. Formats: table, json, junit, github,
-    markdown.
+    Exits with 1 when a budget is over, with 2 when one cannot be checked.
     """
     from dataclasses import replace
 

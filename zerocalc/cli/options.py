@@ -135,13 +135,9 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
     ),
 }
 
+ANSWER_FORMATS = ("table", "json", "jsonl", "csv", "markdown", "html", "svg")
+REPORT_FORMATS = ("table", "json", "jsonl", "csv", "markdown", "html", "junit", "github")
 _OUTPUT = (
-    Row(
-        "-f --format",
-        "NAME",
-        "table, json, jsonl, csv, markdown, html or svg [env: ZEROCALC_FORMAT]",
-        words_of("table", "json", "jsonl", "csv", "markdown", "html", "svg"),
-    ),
     Row(
         "-o --output",
         "FILE",
@@ -174,11 +170,17 @@ def _option(row: Row, section: str) -> Callable[[F], F]:
     return click.option(*flags, name, cls=SectionOption, section=section, help=row.help, **extra)
 
 
-def output_options(function: F) -> F:
+def output_options(function: F, formats: tuple[str, ...] = ANSWER_FORMATS) -> F:
     """The options that say how and where an answer is written."""
-    for row in reversed(_OUTPUT):
+    names = f"{', '.join(formats[:-1])} or {formats[-1]} [env: ZEROCALC_FORMAT]"
+    for row in reversed((Row("-f --format", "NAME", names, words_of(*formats)), *_OUTPUT)):
         function = _option(row, "Output")(function)
     return function
+
+
+def report_options(function: F) -> F:
+    """The same for a report of budgets."""
+    return output_options(function, REPORT_FORMATS)
 
 
 def hub_option(function: F) -> F:

@@ -19,7 +19,7 @@ def view(result: Contrast, look: Look) -> Document:
     """One table of every term under every strategy, then the formulas behind what differs."""
     blocks: list[Block] = [_table(result, look)]
     for line in result.lines:
-        if line.difference_bytes:
+        if line.difference_bytes and (line.sides or not look.quiet):
             blocks += _formulas(line)
     blocks += notes_of(result)
     blocks.append(next_command(look, "compare", f"--framework {result.framework},{result.against}"))
