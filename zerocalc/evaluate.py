@@ -11,7 +11,16 @@ from zerocalc.rank import RankView, rank_views
 from zerocalc.results import Estimates, Memory, OffloadResult, Resolved, StrategyResult
 from zerocalc.specs.job import SECTION_WORDS, WHAT_RESERVE_COVERS
 from zerocalc.strategies import STRATEGIES, strategy_named
-from zerocalc.totals import binding_term, communication, gpu_memory, on_node, tier_memory, tier_peak
+from zerocalc.totals import (
+    binding_term,
+    communication,
+    gpu_memory,
+    on_node,
+    peak_of,
+    phases_of,
+    tier_memory,
+    tier_peak,
+)
 
 if TYPE_CHECKING:
     from zerocalc.frameworks.terms import Plan, Tier
@@ -67,6 +76,14 @@ def peak_bytes(job: Job) -> int:
     """Bytes at the peak on the GPU of the rank that holds most."""
     _, plan = heaviest(plans(job))
     return tier_peak(plan, "gpu")
+
+
+def unshared_bytes(job: Job) -> int:
+    """Bytes on the GPU that no further GPU shares, at the phase that holds most of them."""
+    return max(
+        peak_of(phases_of(term for term in plan.terms if term.tier == "gpu" and not term.falls))[1]
+        for _, plan in plans(job)
+    )
 
 
 def overfull(job: Job) -> Tier | None:

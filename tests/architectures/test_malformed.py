@@ -17,7 +17,7 @@ REFUSED = [
     ({"hidden_size": {"a": 1}}, "hidden_size must be a whole number (got an object)"),
     ({"hidden_size": -4096}, "hidden_size must be at least 1 (got -4096)"),
     ({"num_hidden_layers": 0}, "num_hidden_layers must be at least 1 (got 0)"),
-    ({"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 100,000"),
+    ({"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 2,000"),
     ({"vocab_size": 10**400}, "vocab_size must be at most 1,000,000,000,000,000"),
     ({"num_attention_heads": 33}, "hidden_size 4,096 is not divisible by num_attention_heads 33"),
     (
@@ -117,7 +117,7 @@ def test_any_key_with_any_nonsense_is_one_short_line(family, value):
 def test_alternating_layers_do_not_hang():
     config = {
         "model_type": "qwen3_moe",
-        "num_hidden_layers": 100_000,
+        "num_hidden_layers": 2_000,
         "decoder_sparse_step": 2,
         "hidden_size": 64,
     }

@@ -1,6 +1,7 @@
 """The questions, end to end."""
 
 import json
+import re
 import shlex
 from importlib import import_module
 
@@ -178,3 +179,15 @@ def test_every_example_runs(name):
         assert program == "zerocalc"
         done = call(*arguments)
         assert (done.code, done.err) == (0, ""), example
+
+
+def test_what_solve_finds_need_not_be_given_and_the_next_command_has_it_once():
+    text = call("solve", "gpus", "70b", "-n", "64", "--gpu", "80GB").out
+    assert "Warning: --gpus or --dp has no effect: it is what solve gpus finds" in text
+    assert text.endswith("Next: zerocalc compare 70b --gpu 80GB --gpus 14\n")
+    work = call("solve", "seq-len", "llama-3-8b", "-n", "8", "--gpu", "h100", "--micro-batch", "2").out
+    assert "Warning" not in work
+    assert re.search(r"--seq-len \d+ --strategy zero\d$", work)
+    assert (
+        "Next: zerocalc compare 339948339200" in call("solve", "params", "-n", "64", "--gpu", "a100-80gb").out
+    )

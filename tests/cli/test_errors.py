@@ -1,6 +1,7 @@
 """Bad input: one clear line, exit 2, nothing on stdout."""
 
 import json
+import time
 
 import pytest
 
@@ -198,3 +199,13 @@ def test_arguments_that_are_no_text():
     done = process("compare", b"\xff\xfe", "--dp", "8")
     assert (done.code, done.out) == (2, "")
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("framework", ["paper", "deepspeed", "pytorch", "megatron"])
+def test_the_deepest_model_that_is_accepted_takes_no_time(framework, tmp_path):
+    config = {"model_type": "gpt2", "n_layer": 2000, "n_embd": 64, "n_head": 4, "vocab_size": 1000}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    start = time.perf_counter()
+    work = ("--micro-batch", "1", "--seq-len", "64")
+    assert call("compare", str(tmp_path), "-n", "8", *work, "--framework", framework, "-q").code == 0
+    assert time.perf_counter() - start < 10  # About one second on an idle machine.

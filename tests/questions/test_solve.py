@@ -81,3 +81,14 @@ def test_solving_needs_a_gpu_and_a_known_quantity():
         zerocalc.solve(zerocalc.job("7b", dp=8), "params")
     with pytest.raises(UsageError, match="cannot solve"):
         zerocalc.solve(zerocalc.job("7b", dp=8, gpu="80GB"), "happiness")
+
+
+def test_what_no_gpu_shares_is_not_tried_with_every_number_of_them(monkeypatch):
+    from zerocalc import evaluate
+
+    tried, plans = [], evaluate.plans
+    monkeypatch.setattr(evaluate, "plans", lambda job: tried.append(job) or plans(job))
+    job = zerocalc.job("gemma-3-27b", gpus=64, gpu="24GB", framework="pytorch", strategy="ddp")
+    (answer,) = zerocalc.solve(job, "gpus", strategies=["ddp"]).answers
+    assert answer.value is None
+    assert len(tried) < 12

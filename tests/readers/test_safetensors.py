@@ -1,11 +1,13 @@
 """Layouts from safetensors headers that are crafted by hand: no weights, no library."""
 
 import json
+import os
 import struct
 import time
 
 import pytest
 
+import zerocalc
 from zerocalc.architectures import architecture
 from zerocalc.architectures.counts import count_params
 from zerocalc.errors import FileError, ZerocalcError
@@ -123,6 +125,35 @@ def test_ties_of_the_config_beside_it(tmp_path):
     assert read_layout(tmp_path).layout.num_params == architecture(tied).layout.num_params
     (tmp_path / "config.json").write_text("{broken")
     assert read_layout(tmp_path).layout.num_params == architecture(LLAMA).layout.num_params
+
+
+def test_every_range_inside_a_longer_one_is_named(tmp_path):
+    whole = {"dtype": "F32", "shape": [10], "data_offsets": [0, 40]}
+    parts = {
+        f"b{at}": {"dtype": "F32", "shape": [1], "data_offsets": [8 * at, 8 * at + 4]} for at in range(1, 4)
+    }
+    read = read_layout(write(tmp_path / "x.safetensors", {"a": whole, **parts}))
+    said = [note for note in read.assumptions if "share part of their bytes" in note]
+    assert [note.split()[2] for note in said] == ["b1", "b2", "b3"]
+
+
+def test_what_is_no_file_is_called_what_it_is(tmp_path):
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    (tmp_path / "loop.safetensors").symlink_to("loop.safetensors")
+    (tmp_path / "dead.safetensors").symlink_to("nowhere")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "folder" / "model.safetensors")
+    for name, says in {
+        "pipe.safetensors": "not a regular file",
+        "loop.safetensors": "a link that leads nowhere",
+        "dead.safetensors": "a link that leads nowhere",
+        "folder": "not a regular file",
+        "none.safetensors": "no such file or folder",
+    }.items():
+        with pytest.raises(FileError, match=says):
+            read_layout(tmp_path / name)
+        with pytest.raises(FileError, match=says):
+            zerocalc.job(str(tmp_path / name), gpus=8)
 
 
 def test_ranges_that_overlap_in_part_are_named(tmp_path):

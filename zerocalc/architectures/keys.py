@@ -10,7 +10,8 @@ from zerocalc.architectures.defaults import ALIASES, DEFAULTS
 from zerocalc.errors import SpecError
 from zerocalc.units import MAX_PARAMS
 
-MAX_LAYERS = 100_000
+MAX_LAYERS = 2_000
+"""Ten times the deepest published model. A framework that is replayed layer by layer takes a second for so many."""
 
 
 class Keys:

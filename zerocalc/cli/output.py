@@ -129,15 +129,20 @@ def _write(text: str) -> None:
     stream.flush()
 
 
+_FOUND = {"gpus": ("gpus", "dp"), "micro-batch": ("micro_batch",), "seq-len": ("seq_len",)}
+"""The options that an answer of `solve` takes the place of."""
+
+
 def retyped(typed: Mapping[str, Any]) -> str:
     """The question as it was typed, quoted for a shell, without the output's options and what the answer decides."""
     import shlex
 
     words: list[str] = []
+    found = _FOUND.get(str(typed.get("quantity")), ())
     for name, value in typed.items():
         if (
             name in OUTPUT_WORDS
-            or name in {"quantity", "require_fit", "strategy", "framework"}
+            or name in {"quantity", "require_fit", "strategy", "framework", *found}
             or value in (None, (), False)
         ):
             continue

@@ -51,5 +51,5 @@ def command(quantity: str, **typed: Any) -> int:
         from zerocalc.cli.emitted import emit_solution
 
         return emit_solution(asked.job, result, typed)
-    emit(result, typed)
+    emit(result, {**typed, "quantity": unknown})
     return solved(result)

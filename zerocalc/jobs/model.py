@@ -152,11 +152,12 @@ def _from_preset(g: Givens, text: str) -> tuple[Architecture | None, str]:
 
 def _from_path(path: Path) -> Architecture:
     from zerocalc.readers.huggingface import read_config
+    from zerocalc.readers.paths import what_is_wrong_with
     from zerocalc.readers.safetensors import read_layout
 
     if not path.exists():
         raise FileError(
-            f"{path}: no such file or folder",
+            f"{path}: {what_is_wrong_with(path)}",
             hint="a config.json, a .safetensors file, or a folder with either",
         )
     if path.suffix == ".safetensors" or (path.is_dir() and not (path / "config.json").exists()):

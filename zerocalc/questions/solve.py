@@ -7,7 +7,15 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from zerocalc.errors import SpecError, UsageError
-from zerocalc.evaluate import evaluate, excluded_of, fits_everywhere, inapplicable, overfull, request_of
+from zerocalc.evaluate import (
+    evaluate,
+    excluded_of,
+    fits_everywhere,
+    inapplicable,
+    overfull,
+    request_of,
+    unshared_bytes,
+)
 from zerocalc.results import Memory, Solution, SolveAnswer, StrategyResult, TierMemory
 from zerocalc.specs.types import MAX_RANKS
 from zerocalc.strategies import COMPARED
@@ -86,11 +94,19 @@ def smallest_degree(job: Job) -> int | None:
 
     high = 1
     while not fits(high):
-        if high == most:
+        if high == most or (high == 1 and _hopeless(job, [steps * step for steps in (2, 1024, most)])):
             return None
         high = min(2 * high, most)
     found = smallest_true(fits, low=high // 2 + 1, high=high)
     return None if found is None else found * step
+
+
+def _hopeless(job: Job, degrees: Sequence[int]) -> bool:
+    """Whether what no GPU shares is too much, with few ranks and with many: no need to try every number of them."""
+    try:
+        return all(unshared_bytes(with_degree(job, degree)) > room_of(job) for degree in degrees)
+    except SpecError:
+        return False
 
 
 def _with_params(job: Job, num_params: int) -> Job:
@@ -179,6 +195,12 @@ SOLVERS: dict[str, Callable[[Job], SolveAnswer]] = {
     "micro-batch": lambda job: _solve_work(job, "micro_batch"),
     "seq-len": lambda job: _solve_work(job, "seq_len"),
 }
+WORDS = {
+    "gpus": ("world_size", "--gpus or --dp"),
+    "micro-batch": ("micro_batch", "--micro-batch"),
+    "seq-len": ("seq_len", "--seq-len"),
+}
+"""The word of the job that each quantity decides, and its flag."""
 MAX_WORK = 10**9
 
 
@@ -205,8 +227,15 @@ def solve(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) -> S
         answers=answers,
         assumptions=[*job.assumptions, *(plan.assumptions if plan else [])],
         excluded=excluded_of(job, plan) if plan else [],
-        warnings=[*job.warnings, *_unlimited(quantity, answers)],
+        warnings=[*_idle(job, quantity), *job.warnings, *_unlimited(quantity, answers)],
     )
+
+
+def _idle(job: Job, quantity: str) -> Iterator[str]:
+    """A flag that says what is asked for has no effect."""
+    word, flag = WORDS.get(quantity, ("", ""))
+    if job.origins.get(word) == "flag":
+        yield f"{flag} has no effect: it is what solve {quantity} finds"
 
 
 def _unlimited(quantity: str, answers: Sequence[SolveAnswer]) -> Iterator[str]:

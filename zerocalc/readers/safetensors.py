@@ -7,7 +7,6 @@ its `model.safetensors.index.json`, or its only .safetensors file.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
@@ -16,6 +15,7 @@ from zerocalc.errors import FileError
 from zerocalc.layout import Architecture, Tie
 from zerocalc.readers.grouping import Stored, grouped_layout
 from zerocalc.readers.huggingface import CONFIG_NAME
+from zerocalc.readers.paths import what_is_wrong_with
 from zerocalc.readers.text import parse_json, read_text
 from zerocalc.units import MAX_PARAMS, ceil_div
 
@@ -28,6 +28,8 @@ INDEX_SUFFIX = ".safetensors.index.json"
 INDEX_NAME = f"model{INDEX_SUFFIX}"
 SINGLE_NAME = "model.safetensors"
 MAX_DIMENSIONS = 64
+MOST_NOTES = 8
+"""Tensors that share bytes are named up to so many pairs."""
 _LENGTH_BYTES = 8
 
 DTYPE_BITS = {
@@ -85,7 +87,7 @@ def _files(path: Path) -> list[Path]:
     if path.is_file():
         return _shards(path) if path.name.endswith(".json") else [path]
     if not path.is_dir():
-        raise FileError(f"{path}: no such file or folder")
+        raise FileError(f"{path}: {what_is_wrong_with(path)}")
     if (path / INDEX_NAME).is_file():
         return _shards(path / INDEX_NAME)
     if (path / SINGLE_NAME).is_file():
@@ -118,6 +120,8 @@ def _shards(index: Path) -> list[Path]:
 def _read_header(file: Path) -> list[Entry]:
     """Read one file's header and check it against the file's size."""
     try:
+        if not file.is_file():
+            raise FileError(f"{file}: {what_is_wrong_with(file)}")
         with file.open("rb") as stream:
             size = file.stat().st_size
             length = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
@@ -193,12 +197,21 @@ def _shared_storage(entries: Sequence[Entry]) -> tuple[list[Tie], list[str]]:
             ties.append(Tie(entry.tensor.name, firsts[-1].tensor.name))
         else:
             firsts.append(entry)
-    for before, after in pairwise(firsts):
-        if after.begin < before.end:
+    widest = firsts[0] if firsts else None
+    for entry in firsts[1:]:
+        assert widest is not None
+        if entry.begin < widest.end:
             notes.append(
-                f"{before.tensor.name} and {after.tensor.name} share part of their bytes; both are counted"
+                f"{widest.tensor.name} and {entry.tensor.name} share part of their bytes; both are counted"
             )
-    return ties, notes
+        widest = max(widest, entry, key=lambda each: each.end)
+    return ties, _few(notes)
+
+
+def _few(notes: list[str]) -> list[str]:
+    """The first of many notes, and how many more there are."""
+    more = len(notes) - MOST_NOTES
+    return [*notes[:MOST_NOTES], f"{more:,} more pairs of tensors share bytes"] if more > 0 else notes
 
 
 def _ties_of_config(config: Path | None, tensors: Sequence[Stored]) -> tuple[Tie, ...]:

@@ -116,7 +116,7 @@ def _several_dtypes(rows: list[StrategyResult]) -> bool:
 
 
 def _sent_cells(rows: list[StrategyResult], units: str) -> list[Cell]:
-    sent = [row.communication and row.communication.sent_bytes_per_rank for row in rows]
+    sent = [row.communication.sent_bytes_per_rank if row.communication else None for row in rows]
     return [NONE if text == numbers.NOTHING else Cell(text) for text in numbers.column(sent, units)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerocalc.render import numbers
-from zerocalc.render.document import Block, Cell, Column, Document, Note, Table
+from zerocalc.render.document import Block, Cell, Column, Document, Note, Table, Verbatim
 from zerocalc.render.views.common import (
     NONE,
     PAPER,
@@ -19,6 +19,8 @@ from zerocalc.render.views.common import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from zerocalc.render import Look
     from zerocalc.results import Solution, SolveAnswer
 
@@ -39,15 +41,32 @@ def view(result: Solution, look: Look) -> Document:
             name = "" if answer.strategy == "none" else label_of(answer.strategy)
             blocks.append(Note(answer.reason, name))
     blocks += notes_of(result)
+    blocks += _next(result, look)
+    return Document(tuple(blocks))
+
+
+NEXT = {
+    "params": "compare {value}",
+    "gpus": "compare --gpus {value}",
+    "strategy": "estimate --strategy {value}",
+    "micro-batch": "estimate --micro-batch {value} --strategy {strategy}",
+    "seq-len": "estimate --seq-len {value} --strategy {strategy}",
+}
+"""The command that shows more of an answer, by what was asked."""
+_LEAST_IS_BEST = {"gpus"}
+
+
+def _next(result: Solution, look: Look) -> Iterator[Verbatim]:
+    """What to ask of the best answer, where there is one."""
+    answered = [answer for answer in result.answers if answer.value is not None]
+    if not answered or result.quantity not in NEXT:
+        return
+    order = min if result.quantity in _LEAST_IS_BEST else max
+    best = order(answered, key=lambda answer: answer.value if isinstance(answer.value, int) else 0)
     asked_in = asked(result.request, "framework", PAPER)
     framework = [] if asked_in == PAPER else [f"--framework {asked_in}"]
-    answered = [answer.strategy for answer in result.answers if answer.value is not None]
-    if answered and result.quantity == "strategy":
-        blocks.append(next_command(look, "estimate", f"--strategy {answered[0]}", *framework))
-    elif answered and result.quantity == "gpus":
-        best = min((a for a in result.answers if a.value is not None), key=lambda a: int(a.value or 0))
-        blocks.append(next_command(look, "compare", f"--gpus {best.value}", *framework))
-    return Document(tuple(blocks))
+    command, *options = NEXT[result.quantity].format(value=best.value, strategy=best.strategy).split(" --")
+    yield next_command(look, command, *(f"--{option}" for option in options), *framework)
 
 
 def _title(result: Solution, look: Look) -> str:
