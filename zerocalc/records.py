@@ -2,6 +2,11 @@
 
 Start-up is what users feel, and there are dozens of these classes: `@dataclass(eq=False, repr=False)` on a `Record`
 compiles only `__init__`, a third of the time.
+
+Which kind of class, everywhere in the package: a record for what is made once and read (results, rows of data, what
+one module hands another); a NamedTuple for a row that is unpacked, or copied with `_replace`; a frozen dataclass with
+slots where thousands are made for one answer (frameworks, sweeps), for they are smaller and made a little faster; an
+ordinary dataclass for what is filled step by step, such as `Plan` and `Reading`.
 """
 
 from __future__ import annotations

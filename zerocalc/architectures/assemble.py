@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from zerocalc.architectures.blocks import Heads, Tensors, Units, linear, single
 from zerocalc.errors import SpecError
 from zerocalc.layout import Architecture, Buffer, Dimensions, Layout, Tie
+from zerocalc.records import Record
 from zerocalc.units import MAX_PARAMS
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ def sizes(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Routing:
+@dataclass(eq=False, repr=False)
+class Routing(Record):
     """The sizes of a mixture of experts: how many there are, how many a token visits, in how many layers."""
 
     experts: int

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from zerocalc.layout import Buffer, Kind, Tensor, Unit
+from zerocalc.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,8 +89,8 @@ def fused_experts(name: str, experts: int, hidden: int, ffn: int) -> Tensors:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Heads:
+@dataclass(eq=False, repr=False)
+class Heads(Record):
     """The sizes of one attention: query heads, key and value heads, the width of a head."""
 
     hidden: int

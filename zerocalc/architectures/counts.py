@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zerocalc.records import Record
+
 if TYPE_CHECKING:
     from zerocalc.layout import Architecture, Buffer, Layout, Tie
 
 
-@dataclass(frozen=True, slots=True)
-class LayerRun:
+@dataclass(eq=False, repr=False)
+class LayerRun(Record):
     """Equal, consecutive layers of one stack."""
 
     name: str
@@ -23,8 +25,8 @@ class LayerRun:
     """Tensors of one layer."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedTensor:
+@dataclass(eq=False, repr=False)
+class NamedTensor(Record):
     """One parameter with its full name."""
 
     name: str
@@ -32,8 +34,8 @@ class NamedTensor:
     numel: int
 
 
-@dataclass(frozen=True, slots=True)
-class ParamCounts:
+@dataclass(eq=False, repr=False)
+class ParamCounts(Record):
     """What there is to count in a model; tied matrices count once unless the name says otherwise."""
 
     num_params: int

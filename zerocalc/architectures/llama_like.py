@@ -18,6 +18,7 @@ from zerocalc.architectures.blocks import (
     stack,
 )
 from zerocalc.layout import Architecture, Buffer
+from zerocalc.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +30,8 @@ POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 SANDWICH_NORMS = (*PRE_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+@dataclass(eq=False, repr=False)
+class Row(Record):
     """What sets one family of the kin apart from the others."""
 
     layer_class: str

@@ -11,6 +11,7 @@ from zerocalc.cli.options import OUTPUT_WORDS
 from zerocalc.errors import UsageError
 from zerocalc.jobs.assemble import READERS, Assembler, completed, frameworks_of, names_of, settings_of
 from zerocalc.readers.reading import Given, HubId, Reading
+from zerocalc.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,8 +33,8 @@ STARTING_POINTS: dict[str, dict[str, Any]] = {
 """What stands in for the unknown of `solve` until it is found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+@dataclass(eq=False, repr=False)
+class Question(Record):
     """One job and how often it is to be answered."""
 
     job: Job

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from zerocalc.errors import FileError, SpecError, shown, unknown_name
 from zerocalc.jobs.discovery import OWN_NAME, SHARED_NAME, TOOL, has_tool, nearest
 from zerocalc.readers.text import parse_toml, read_text
+from zerocalc.records import Record
 from zerocalc.specs.budget import Budget, Limit, Project
 
 _EXPECTED = {
@@ -36,8 +37,8 @@ _MULTILINE = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""|\'\'\'(?:[^\']|\'(?!\'\'
 _HEADER = re.compile(r"^[ \t]*\[\[?[ \t]*([^\[\]#\n]{1,400}?)[ \t]*\]\]?[ \t]*(?:#.*)?$")
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+@dataclass(eq=False, repr=False)
+class Block(Record):
     """The lines below one header, first and last counted from 1."""
 
     name: str
@@ -45,8 +46,8 @@ class Block:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+@dataclass(eq=False, repr=False)
+class Lines(Record):
     """Where budgets, limits and keys stand in the text."""
 
     lines: tuple[str, ...] = ()
@@ -100,8 +101,8 @@ def lines_of(text: str, prefix: str, count: int) -> Lines:
     return Lines(lines, own, known)
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectFile:
+@dataclass(eq=False, repr=False)
+class ProjectFile(Record):
     """A project as read."""
 
     project: Project

@@ -10,14 +10,15 @@ from zerocalc.errors import UsageError
 from zerocalc.jobs.givens import Givens
 from zerocalc.jobs.model import architecture_named
 from zerocalc.readers.reading import Given, HubId
+from zerocalc.records import Record
 from zerocalc.results import Answer, Resolved
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerResult:
+@dataclass(kw_only=True, eq=False, repr=False)
+class LayerResult(Record):
     """Equal, consecutive layers of one stack."""
 
     name: str

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import unknown_name
 from zerocalc.presets import KINDS, list_presets, show
+from zerocalc.records import Record
 from zerocalc.results import Answer, Resolved
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ LISTED = (*KINDS, SETTINGS)
 """What can be listed: the kinds of preset, and the frameworks' settings."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PresetRow:
+@dataclass(kw_only=True, eq=False, repr=False)
+class PresetRow(Record):
     """One preset in a list."""
 
     kind: str

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from zerocalc.errors import SpecError, shown
 from zerocalc.readers.convert import AUTO, CONVERTERS, Kind, is_placeholder
 from zerocalc.readers.reading import Given, Reading
+from zerocalc.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,8 +24,8 @@ _GENERIC = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+@dataclass(eq=False, repr=False)
+class Key(Record):
     """One key of a tool's file."""
 
     path: str

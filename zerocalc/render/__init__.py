@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zerocalc.errors import UsageError, unknown_name
+from zerocalc.records import Record
 
 if TYPE_CHECKING:
     from zerocalc.render.document import Document
@@ -80,8 +81,8 @@ VIEWS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Look(Record):
     """How an answer is to look; machine formats ignore all of it."""
 
     width: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from zerocalc.records import Record
 from zerocalc.results import Answer
 
 Value = int | float | bool | str | None
@@ -13,8 +14,8 @@ LimitStatus = Literal["passed", "failed", "skipped"]
 BudgetStatus = Literal["passed", "warned", "failed", "error"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Binding:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Binding(Record):
     """The largest part of what a limit is about."""
 
     name: str
@@ -22,8 +23,8 @@ class Binding:
     """Bytes, or bytes sent."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RemedyChange:
+@dataclass(kw_only=True, eq=False, repr=False)
+class RemedyChange(Record):
     """One word of the job to change."""
 
     word: str
@@ -33,8 +34,8 @@ class RemedyChange:
     value: Value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Remedy:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Remedy(Record):
     """The changes, fewest first tried, with which every limit of the budget holds."""
 
     changes: list[RemedyChange]
@@ -44,8 +45,8 @@ class Remedy:
     """What is then left on the GPU."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckedLimit:
+@dataclass(kw_only=True, eq=False, repr=False)
+class CheckedLimit(Record):
     """One bound on one number."""
 
     metric: str
@@ -67,8 +68,8 @@ class CheckedLimit:
     line: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problem:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Problem(Record):
     """Why a budget could not be checked."""
 
     code: str
@@ -76,8 +77,8 @@ class Problem:
     hint: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class InputChange:
+@dataclass(kw_only=True, eq=False, repr=False)
+class InputChange(Record):
     """One word of the job that differs; null where one side does not have it."""
 
     word: str
@@ -85,8 +86,8 @@ class InputChange:
     new: Any
 
 
-@dataclass(frozen=True, kw_only=True)
-class TermChange:
+@dataclass(kw_only=True, eq=False, repr=False)
+class TermChange(Record):
     """One term whose bytes differ; null where one side does not have it."""
 
     tier: str
@@ -97,8 +98,8 @@ class TermChange:
     change_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class MetricChange:
+@dataclass(kw_only=True, eq=False, repr=False)
+class MetricChange(Record):
     """One number of the answer that differs."""
 
     metric: str
@@ -108,8 +109,8 @@ class MetricChange:
     change: int | float | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Changed:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Changed(Record):
     """One configuration before and after."""
 
     name: str
@@ -134,8 +135,8 @@ class Diff(Answer):
     warnings: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckedBudget:
+@dataclass(kw_only=True, eq=False, repr=False)
+class CheckedBudget(Record):
     """One budget's verdict."""
 
     name: str
@@ -155,8 +156,8 @@ class CheckedBudget:
     problem: Problem | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Totals:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Totals(Record):
     """How many budgets came to what."""
 
     budgets: int
@@ -178,8 +179,8 @@ class CheckReport(Answer):
     warnings: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TermBytes:
+@dataclass(kw_only=True, eq=False, repr=False)
+class TermBytes(Record):
     """A term in short."""
 
     tier: str
@@ -188,8 +189,8 @@ class TermBytes:
     bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Snapshot(Record):
     """What a later answer is compared with: the job's words, every number of the result, every term."""
 
     name: str

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from zerocalc.records import Record
 
-@dataclass(frozen=True, kw_only=True)
-class CurvePoint:
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CurvePoint(Record):
     """One data-parallel degree, everything else as asked."""
 
     data_parallel_size: int
@@ -16,8 +18,8 @@ class CurvePoint:
     fits: bool | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Curve:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Curve(Record):
     """One configuration's memory per GPU as ranks are added; the batch per GPU stays."""
 
     strategy: str

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from zerocalc.errors import UsageError
 from zerocalc.frameworks import framework_named
 from zerocalc.frameworks.settings import resolve_settings
+from zerocalc.records import Record
 
 if TYPE_CHECKING:
     from zerocalc.specs.job import Job
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
+@dataclass(eq=False, repr=False)
+class Fragment(Record):
     """A fragment of a tool's file, and the words of the job that it does not hold."""
 
     text: str
