@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False, repr=False)
-class LayerRun(Record):
+class LayerResult(Record):
     """Equal, consecutive layers of one stack."""
 
     name: str
@@ -52,7 +52,7 @@ class ParamCounts(Record):
     largest_layer: str
     largest_tensor: NamedTensor
     num_layers: int
-    layers: tuple[LayerRun, ...]
+    layers: tuple[LayerResult, ...]
     num_expert_params: int
     num_shared_expert_params: int
     num_router_params: int
@@ -80,7 +80,7 @@ def count_params(architecture: Architecture) -> ParamCounts:
         largest_tensor=_largest_tensor(layout),
         num_layers=layout.num_layers,
         layers=tuple(
-            LayerRun(unit.name, unit.layer_class, unit.first, unit.count, unit.numel, len(unit.tensors))
+            LayerResult(unit.name, unit.layer_class, unit.first, unit.count, unit.numel, len(unit.tensors))
             for unit in layout.units
             if unit.is_layer
         ),

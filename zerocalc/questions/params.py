@@ -5,30 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocalc.architectures.counts import count_params
+from zerocalc.architectures.counts import LayerResult, count_params
 from zerocalc.errors import UsageError
 from zerocalc.jobs.givens import Givens
 from zerocalc.jobs.model import architecture_named
 from zerocalc.readers.reading import Given, HubId
-from zerocalc.records import Record
 from zerocalc.results import Answer, Resolved
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class LayerResult(Record):
-    """Equal, consecutive layers of one stack."""
-
-    name: str
-    layer_class: str
-    first: int
-    count: int
-    params: int
-    """Parameters of one layer."""
-    tensors: int
-    """Tensors of one layer."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -80,32 +65,12 @@ def params(model: str, *, presets_dir: Path | None = None) -> Counts:
             "model": Resolved(value=text, origin="flag"),
             "num_params": Resolved(value=counted.num_params, origin=origin or "flag"),
         },
-        num_params=counted.num_params,
-        num_params_tied_twice=counted.num_params_tied_twice,
-        num_active_params=counted.num_active_params,
-        num_active_params_excl_input_embedding=counted.num_active_params_excl_input_embedding,
-        num_input_embedding_params=counted.num_input_embedding_params,
-        num_head_params=counted.num_head_params,
-        num_expert_params=counted.num_expert_params,
-        num_shared_expert_params=counted.num_shared_expert_params,
-        num_router_params=counted.num_router_params,
+        **{name: value for name, value in vars(counted).items() if name.startswith("num_")},
         largest_layer=counted.largest_layer,
         largest_layer_params=counted.largest_layer_params,
         largest_tensor=counted.largest_tensor.name,
         largest_tensor_params=counted.largest_tensor.numel,
-        num_tensors=counted.num_tensors,
-        num_layers=counted.num_layers,
-        layers=[
-            LayerResult(
-                name=run.name,
-                layer_class=run.layer_class,
-                first=run.first,
-                count=run.count,
-                params=run.params,
-                tensors=run.tensors,
-            )
-            for run in counted.layers
-        ],
+        layers=list(counted.layers),
         ties=[f"{tie.name} = {tie.target}" for tie in counted.ties],
         assumptions=[*dict.fromkeys([*givens.assumptions, *architecture.assumptions])],
         warnings=list(givens.warnings),

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from zerocalc import results
+from zerocalc.architectures import counts
 from zerocalc.questions.params import Counts
 from zerocalc.questions.presets import PresetAnswer, PresetList
 from zerocalc.results import check as results_check
@@ -47,7 +48,16 @@ SOURCES: dict[str, Any] = {
 """What each schema is made from: a class, or a function that writes the schema of a file."""
 vars(results).update(Timing=results_time.Timing, Crossover=results_time.Crossover, Curve=results_curve.Curve)
 # Only types there: an answer without seconds or curves need not load them.
-DOCUMENTED = {results, results_check, results_curve, results_explanation, results_sweep, results_time, job}
+DOCUMENTED = {
+    counts,
+    results,
+    results_check,
+    results_curve,
+    results_explanation,
+    results_sweep,
+    results_time,
+    job,
+}
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
