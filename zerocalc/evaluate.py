@@ -24,6 +24,7 @@ from zerocalc.totals import (
 
 if TYPE_CHECKING:
     from zerocalc.frameworks.terms import Plan, Tier
+    from zerocalc.results import TierMemory
     from zerocalc.results.time import Timing
     from zerocalc.specs.job import Job
 
@@ -88,21 +89,22 @@ def unshared_bytes(job: Job) -> int:
 
 def overfull(job: Job) -> Tier | None:
     """The first memory that the job does not fit, `gpu`, `cpu` or `nvme`; None where it fits all whose size is known."""
-    _, plan = heaviest(plans(job))
+    held_by = [plan for _, plan in plans(job)]
     machine = job.machine
     if machine.capacity_bytes is not None:
         room = machine.capacity_bytes - machine.reserve_bytes
-        if tier_peak(plan, "gpu") > room:
+        if any(tier_peak(plan, "gpu") > room for plan in held_by):
             return "gpu"
-    tiers: tuple[tuple[Tier, int | None], ...] = (
-        ("cpu", machine.host_memory_bytes),
-        ("nvme", machine.nvme_memory_bytes),
-    )
-    for tier, capacity in tiers:
-        held = on_node(job, tier_peak(plan, tier))
+    for tier, capacity in _tiers_of(job).items():
+        held = on_node(job, held_by, tier)
         if capacity is not None and held is not None and held > capacity:
             return tier
     return None
+
+
+def _tiers_of(job: Job) -> dict[Tier, int | None]:
+    """What a node has of each tier beside its GPUs; null where it is not known."""
+    return {"cpu": job.machine.host_memory_bytes, "nvme": job.machine.nvme_memory_bytes}
 
 
 def fits_everywhere(result: StrategyResult) -> bool:
@@ -129,11 +131,7 @@ def evaluate(job: Job) -> tuple[StrategyResult, Plan]:
         framework=job.framework,
         offload=OffloadResult(optimizer=job.offload.optimizer, params=job.offload.params),
         rank_class=view.name,
-        memory=Memory(
-            gpu=gpu,
-            cpu=tier_memory(job, plan, "cpu", machine.host_memory_bytes),
-            nvme=tier_memory(job, plan, "nvme", machine.nvme_memory_bytes),
-        ),
+        memory=Memory(gpu=gpu, **_off_the_gpu(job, classes, plan)),
         savings_factor=_savings(job, gpu.model_states_bytes),
         communication=communication(plan),
         fits=None if headroom is None else headroom >= 0,
@@ -144,6 +142,20 @@ def evaluate(job: Job) -> tuple[StrategyResult, Plan]:
         time=_time(view, plan),
     )
     return result, plan
+
+
+def _off_the_gpu(job: Job, classes: list[tuple[RankView, Plan]], plan: Plan) -> dict[str, TierMemory]:
+    """Each tier as the answering rank holds it, and as the node that holds most does; says so where that is another."""
+    found: dict[str, TierMemory] = {}
+    for tier, capacity in _tiers_of(job).items():
+        node_bytes = on_node(job, (each for _, each in classes), tier)
+        found[tier] = tier_memory(plan, tier, node_bytes=node_bytes, capacity=capacity)
+        fullest, most = max(classes, key=lambda item: tier_peak(item[1], tier))
+        if node_bytes is not None and tier_peak(most, tier) > found[tier].bytes_per_rank:
+            plan.assumptions.append(
+                f"{'host' if tier == 'cpu' else 'NVMe'} memory per node is that of a node with {fullest.name} only, whose ranks hold most there"
+            )
+    return found
 
 
 def estimate(job: Job) -> Estimates:

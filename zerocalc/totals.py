@@ -51,10 +51,17 @@ def tier_peak(plan: Plan, tier: Tier) -> int:
     return peak_of(phases_of(term for term in plan.terms if term.tier == tier))[1]
 
 
-def on_node(job: Job, per_rank: int) -> int | None:
-    """Bytes of all ranks of one node, when it is known how many there are."""
+def on_node(job: Job, plans: Iterable[Plan], tier: Tier) -> int | None:
+    """Bytes of a tier on the node that holds most, when it is known how many GPUs a node has.
+
+    Its ranks are taken to be of one class, the one that holds most there: so it is where a pipeline stage fills whole
+    nodes, and no node holds more where it does not.
+    """
     per_node = job.parallelism.gpus_per_node
-    return None if per_node is None else per_rank * min(per_node, job.parallelism.world_size)
+    if per_node is None:
+        return None
+    most = max(bounded(f"{tier} of one rank", tier_peak(plan, tier)) for plan in plans)
+    return bounded(f"{tier} of one node", most * min(per_node, job.parallelism.world_size))
 
 
 def bounded(what: str, amount: int) -> int:
@@ -91,17 +98,16 @@ def _split(job: Job, live: list[Term]) -> dict[str, Any]:
     return {"constant_bytes": constant, "falling_bytes": falling, "enough_data_parallel_size": enough}
 
 
-def tier_memory(job: Job, plan: Plan, tier: str, capacity: int | None) -> TierMemory:
+def tier_memory(plan: Plan, tier: Tier, *, node_bytes: int | None, capacity: int | None) -> TierMemory:
     """What one rank, and one node, holds on the host or on NVMe."""
     terms = [term for term in plan.terms if term.tier == tier]
     phases = phases_of(terms)
     _, peak = peak_of(phases)
-    held = on_node(job, peak)
     return TierMemory(
         bytes_per_rank=bounded(f"{tier} of one rank", peak),
-        bytes_per_node=None if held is None else bounded(f"{tier} of one node", held),
+        bytes_per_node=node_bytes,
         capacity_bytes=capacity,
-        fits=None if held is None or capacity is None else held <= capacity,
+        fits=None if node_bytes is None or capacity is None else node_bytes <= capacity,
         phases=phases,
         terms=[_term_result(term) for term in terms],
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 import zerocalc
-from zerocalc.evaluate import evaluate, overfull
+from zerocalc.evaluate import evaluate, overfull, plans
 from zerocalc.questions.solve import with_degree
+from zerocalc.sweeps.figures import figures
+from zerocalc.totals import tier_peak
 
 DGX2 = {"gpus_per_node": 16, "gpu": "32GB", "precision": "zero-infinity"}
 
@@ -65,3 +67,33 @@ def test_a_model_that_nothing_limits_is_said():
     )
     answer = zerocalc.solve(job, "params", strategies=["zero3"])
     assert any("limits the model" in warning for warning in answer.warnings)
+
+
+def _pipelined(**words):
+    return zerocalc.job(
+        "llama-3-70b", gpus=64, tp=4, pp=4, gpus_per_node=8, gpu="h100", strategy="zero1", offload_optimizer="cpu",
+        micro_batch=4, seq_len=4096, grad_accum=16, checkpointing="full", **words,
+    )  # fmt: skip
+
+
+def test_a_node_is_that_of_the_stage_that_holds_most_on_the_host():
+    answer = zerocalc.estimate(_pipelined())
+    (result,) = answer.results
+    most = max(tier_peak(plan, "cpu") for _, plan in plans(_pipelined()))
+    assert result.rank_class == "stage 0"  # Its activations are the largest, its states are not.
+    assert result.memory.cpu.bytes_per_rank < most
+    assert result.memory.cpu.bytes_per_node == 8 * most
+    assert any("a node with stage 3 only" in text for text in answer.assumptions)
+    short = _pipelined(host_memory=f"{8 * most - 1}B")
+    assert overfull(short) == "cpu"
+    assert zerocalc.estimate(short).results[0].memory.cpu.fits is False
+    assert figures(short)["host_bytes_per_node"] == 8 * most
+
+
+def test_activations_beside_frozen_parameters_are_said_to_be_those_of_full_training():
+    words = {"gpus": 8, "micro_batch": 1, "seq_len": 512}
+    lora = zerocalc.estimate(zerocalc.job("llama-3-8b", lora_rank=16, **words)).assumptions
+    half = zerocalc.estimate(zerocalc.job("llama-3-8b", trainable="50%", **words)).assumptions
+    full = zerocalc.estimate(zerocalc.job("llama-3-8b", **words)).assumptions
+    said = [any("training every parameter" in text for text in texts) for texts in (lora, half, full)]
+    assert said == [True, True, False]

@@ -84,6 +84,10 @@ def _job(g: Givens, settings: Mapping[str, Given], default_gpus: int | None) -> 
     )
 
 
+FROZEN_ACTIVATIONS = (
+    "activations are those of training every parameter: a frozen layer without an adapter need not save its input, and "
+    "what adapters add (tokens times rank) is not counted"
+)
 _PLAIN_ORIGINS = {
     **{word: word for word in ("tp", "pp", "cp", "ep", "etp", "strategy", "framework")},
     **{
@@ -154,6 +158,8 @@ def _workload(g: Givens, model: ModelSpec) -> Workload:
         g.warnings.append(
             "activations need the model's shape, not just a count: name a preset, give a config.json, or LxHxA"
         )
+    elif work.micro_batch is not None and model.partly_frozen:
+        g.assumptions.append(FROZEN_ACTIVATIONS)
     return work
 
 

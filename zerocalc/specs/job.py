@@ -41,6 +41,11 @@ class ModelSpec(Spec):
     """LoRA's adapter tensors, trained on top of the frozen model."""
 
     @property
+    def partly_frozen(self) -> bool:
+        """Whether some parameters of the model are not trained."""
+        return self.adapter is not None or self.num_trainable_params not in (None, self.num_params)
+
+    @property
     def layout(self) -> Layout:
         """The tensors; for a bare count, anonymous ones."""
         if self.architecture is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.errors import UsageError
 from zerocalc.evaluate import heaviest, inapplicable, plans
-from zerocalc.totals import bounded, on_node, peak_of, phases_of, tier_peak
+from zerocalc.totals import bounded, on_node, peak_of, phases_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,8 @@ def figures(job: Job) -> dict[str, Any]:
     """
     if reason := inapplicable(job):
         raise UsageError(reason, hint="change the strategy, or the offload")
-    view, plan = heaviest(plans(job))
+    classes = plans(job)
+    view, plan = heaviest(classes)
     terms = [term for term in plan.terms if term.tier == "gpu"]
     phase, peak = peak_of(phases_of(terms))
     _check(plan)
@@ -76,8 +77,8 @@ def figures(job: Job) -> dict[str, Any]:
         "fits": None if headroom is None else headroom >= 0,
         "sent_bytes_per_rank": bounded("sent in one step", sum(row.sent_bytes for row in plan.collectives)),
         "volume_params": sum(row.volume_params for row in plan.collectives),
-        **_tier(job, plan, "cpu", "host", job.machine.host_memory_bytes),
-        **_tier(job, plan, "nvme", "nvme", job.machine.nvme_memory_bytes),
+        **_tier(job, classes, "cpu", "host", job.machine.host_memory_bytes),
+        **_tier(job, classes, "nvme", "nvme", job.machine.nvme_memory_bytes),
         **_times(view, plan),
     }
 
@@ -97,11 +98,11 @@ def _left(capacity: int | None, used: Any) -> Any:
     return None if capacity is None else capacity - used
 
 
-def _tier(job: Job, plan: Plan, tier: Tier, name: str, capacity: int | None) -> dict[str, Any]:
+def _tier(
+    job: Job, classes: list[tuple[RankView, Plan]], tier: Tier, name: str, capacity: int | None
+) -> dict[str, Any]:
     """What a node holds off its GPUs, and whether that fits."""
-    held = on_node(job, bounded(f"{tier} of one rank", tier_peak(plan, tier)))
-    if held is not None:
-        bounded(f"{tier} of one node", held)
+    held = on_node(job, (plan for _, plan in classes), tier)
     left = None if held is None else _left(capacity, held)
     return {f"{name}_bytes_per_node": held, f"{name}_fits": None if left is None else left >= 0}
 
