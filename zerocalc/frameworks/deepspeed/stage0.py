@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocalc.formulas.deepspeed import element_bytes
-from zerocalc.formulas.registry import apply
 from zerocalc.frameworks.deepspeed.buckets import cut_after
 from zerocalc.frameworks.deepspeed.collectives import collective
 from zerocalc.frameworks.deepspeed.engine import TURN, UPCAST, Engine, Group
 from zerocalc.frameworks.deepspeed.states import (
     buffer_term,
     shaped_states,
+    sized,
     state_term,
     state_widths,
     step_counters,
@@ -20,13 +19,11 @@ from zerocalc.frameworks.terms import (
     BACKWARD_END,
     OPTIMIZER_STEP,
     Collective,
-    Evaluated,
     Term,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from fractions import Fraction
 
 REDUCED_AT_ONCE = 500_000_000
 """Elements after which the engine reduces what it collected; not a setting."""
@@ -36,21 +33,17 @@ def terms(engine: Engine) -> Iterator[Term]:
     """What one rank holds."""
     for group in engine.groups:
         width = engine.bytes_of(group.dtype)
-        yield state_term("params", _whole(group, width), group, state="params", falls=False)
+        yield state_term("params", sized(group.numel, width), group, state="params", falls=False)
         if group.trainable:
             yield from _states(engine, group)
             yield from _gradients(engine, group)
     yield from step_counters(engine, sum(len(group.params) for group in engine.trained))
 
 
-def _whole(group: Group, width: int | Fraction) -> Evaluated:
-    return apply(element_bytes, num_elements=group.numel, bytes_per_element=width)
-
-
 def _states(engine: Engine, group: Group) -> Iterator[Term]:
     master = [("master_weights", engine.bytes_of(engine.master_dtype))] if engine.has_master else []
     for name, width in (*master, *state_widths(engine)):
-        yield state_term(name, _whole(group, width), group, falls=False)
+        yield state_term(name, sized(group.numel, width), group, falls=False)
     for name, amount in shaped_states(engine, group.numel):
         yield state_term(name, amount, group, falls=False)
 
@@ -60,19 +53,17 @@ def _gradients(engine: Engine, group: Group) -> Iterator[Term]:
     earlier = TURN if engine.grad_accum > 1 else ()
     width = engine.bytes_of(group.dtype)
     yield state_term(
-        "grads", _whole(group, width), group, state="grads", phases=(*earlier, *live), falls=False
+        "grads", sized(group.numel, width), group, state="grads", phases=(*earlier, *live), falls=False
     )
     largest_call = max(_calls(group))
-    flat = apply(element_bytes, num_elements=largest_call, bytes_per_element=width)
+    flat = sized(largest_call, width)
     yield buffer_term("flat_grads", flat, (BACKWARD_END,), part=group.name)
     if engine.has_master:
-        fp32 = _whole(group, engine.bytes_of(engine.master_dtype))
+        fp32 = sized(group.numel, engine.bytes_of(engine.master_dtype))
         yield buffer_term("fp32_grads", fp32, (UPCAST, OPTIMIZER_STEP), part=group.name)
     if engine.settings["optimizer_class"] == "adamw" and engine.shapes_known:
         largest = max(param.numel for param in group.params)
-        work = apply(
-            element_bytes, num_elements=2 * largest, bytes_per_element=engine.bytes_of(engine.master_dtype)
-        )
+        work = sized(2 * largest, engine.bytes_of(engine.master_dtype))
         yield buffer_term("optimizer_temporaries", work, (OPTIMIZER_STEP,), part=group.name)
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.formulas.deepspeed import (
     buffer_bytes,
-    element_bytes,
     flat_group_bytes,
     flat_partition_bytes,
 )
@@ -31,6 +30,7 @@ from zerocalc.frameworks.deepspeed.states import (
     buffer_term,
     scalars,
     shaped_states,
+    sized,
     state_term,
     state_widths,
     step_counters,
@@ -78,17 +78,13 @@ def _partition(flat: FlatGroup, width: Any) -> Applied:
     )  # fmt: skip
 
 
-def _elements(count: int, width: Any) -> Applied:
-    return apply(element_bytes, num_elements=count, bytes_per_element=width)
-
-
 def terms(engine: Engine) -> Iterator[Term]:
     """What one rank holds, on the GPU and, when the optimizer is offloaded, on the host."""
     tier: Tier = "cpu" if engine.offloads_optimizer else "gpu"
     for group in engine.groups:
         width = engine.bytes_of(group.dtype)
         if not group.trainable:
-            yield state_term("params", _elements(group.numel, width), group, state="params", falls=False)
+            yield state_term("params", sized(group.numel, width), group, state="params", falls=False)
             continue
         flat = flat_group(engine, group)
         yield state_term("params", _flat(flat, width), group, state="params", falls=False)
@@ -104,7 +100,7 @@ def terms(engine: Engine) -> Iterator[Term]:
 def _initial_copy(engine: Engine, group: Group, flat: FlatGroup) -> Iterator[Term]:
     """The weights as loaded, beside their flat copy; where that would not fit, they are flattened on the host."""
     width, capacity = engine.bytes_of(group.dtype), engine.view.job.machine.capacity_bytes
-    loaded = _elements(group.numel, width)
+    loaded = sized(group.numel, width)
     fits = capacity is None or capacity - loaded.value >= _flat(flat, width).value
     if engine.settings["unflattened_copy"] and fits:
         yield buffer_term("unflattened_params", loaded, (INITIALIZATION,), part=group.name)
@@ -135,7 +131,7 @@ def _all_fp32_gradients(engine: Engine, group: Group, flat: FlatGroup) -> Iterat
     """BF16_Optimizer: a flat fp32 gradient of the whole group that is never freed, beside the bf16 ones of a step."""
     yield state_term("fp32_grads", _flat(flat, 4), group, state="grads", falls=False)
     live = (*_while_accumulating(engine), BACKWARD_END, UPCAST, OPTIMIZER_STEP)
-    yield state_term("grads", _elements(group.numel, 2), group, state="grads", phases=live, falls=False)
+    yield state_term("grads", sized(group.numel, 2), group, state="grads", phases=live, falls=False)
     if engine.comm_dtype != "fp32":
         cast = _flat(flat, engine.bytes_of(engine.comm_dtype))
         yield buffer_term("cast_grads", cast, (BACKWARD_END,), part=group.name)
@@ -151,19 +147,19 @@ def _partitioned_gradients(engine: Engine, group: Group, flat: FlatGroup) -> Ite
     own = (BACKWARD_END, UPCAST)
     contiguous = engine.settings["contiguous_gradients"] and engine.shapes_known
     if engine.stage == 1:
-        whole = _elements(group.numel, width)
+        whole = sized(group.numel, width)
         yield state_term("grads", whole, group, state="grads", phases=(*earlier, BACKWARD_END), falls=False)
         if accum != width:
-            attribute = _elements(group.numel, accum)
+            attribute = sized(group.numel, accum)
             yield buffer_term("accumulated_grads", attribute, (*earlier, BACKWARD_END), part=group.name)
-        yield buffer_term("grads_in_partition", _elements(overlap, width), (UPCAST,), part=group.name)
+        yield buffer_term("grads_in_partition", sized(overlap, width), (UPCAST,), part=group.name)
         moving = stage1_partition(engine, flat, _arrival(engine, group), overlap) if contiguous else 0
-        yield buffer_term("grads_in_partition", _elements(moving, width), (BACKWARD_END,), part=group.name)
+        yield buffer_term("grads_in_partition", sized(moving, width), (BACKWARD_END,), part=group.name)
     else:
-        yield state_term("grads", _elements(overlap, width), group, state="grads", phases=own)
+        yield state_term("grads", sized(overlap, width), group, state="grads", phases=own)
         if earlier or accum != width:
             kept = (*earlier, BACKWARD_END)
-            yield buffer_term("accumulated_grads", _elements(overlap, accum), kept, part=group.name)
+            yield buffer_term("accumulated_grads", sized(overlap, accum), kept, part=group.name)
     if accum != master:
         yield buffer_term("flat_grads", _partition(flat, accum), (UPCAST,), part=group.name)
     fp32 = _partition(flat, master)
@@ -177,19 +173,17 @@ def _offloaded_gradients(engine: Engine, group: Group, flat: FlatGroup) -> Itera
     yield state_term("grads", _partition(flat, master), group, state="grads", tier="cpu")
     staging = _partition(flat, width)
     yield buffer_term("updated_params", staging, RESIDENT, part=group.name, tier="cpu")
-    largest = _elements(max(param.numel for param in group.params) if engine.shapes_known else 0, width)
+    largest = sized(max(param.numel for param in group.params) if engine.shapes_known else 0, width)
     yield buffer_term("largest_tensor_buffer", largest, RESIDENT, part=group.name, tier="cpu")
     yield buffer_term("largest_tensor_buffer", largest, RESIDENT, part=group.name)
     if engine.stage == 2 and engine.grad_accum > 1 and not engine.low_precision_master:
-        kept = _elements(_overlap(engine, group, flat, padded=False), width)
+        kept = sized(_overlap(engine, group, flat, padded=False), width)
         yield buffer_term("accumulated_grads", kept, STEADY, part=group.name, tier="cpu")
     if engine.stage == 1:
         phases = (*_while_accumulating(engine), BACKWARD_END)
-        yield state_term(
-            "grads", _elements(group.numel, width), group, state="grads", phases=phases, falls=False
-        )
+        yield state_term("grads", sized(group.numel, width), group, state="grads", phases=phases, falls=False)
     # The norm of each gradient slice is taken on a copy in fp64.
-    norm = _elements(flat.largest_slice(group.params) if engine.shapes_known else 0, 8)
+    norm = sized(flat.largest_slice(group.params) if engine.shapes_known else 0, 8)
     yield buffer_term("norm_copy", norm, (BACKWARD_END,), part=group.name)
     yield from _temporaries(engine, group, flat, tier="cpu")
 
@@ -223,7 +217,7 @@ def _buckets(engine: Engine) -> Iterator[Term]:
     if not engine.shapes_known:
         return
     if not (engine.stage == 1 and engine.grad_accum > 1):
-        yield buffer_term("arriving_grad", _elements(engine.largest_layer_tensor, width), (BACKWARD,))
+        yield buffer_term("arriving_grad", sized(engine.largest_layer_tensor, width), (BACKWARD,))
     if engine.stage == 2:
         yield from _tail(engine, engine.trained[0])
 
@@ -234,12 +228,12 @@ def _tail(engine: Engine, group: Group) -> Iterator[Term]:
     overlap = 0 if engine.offloads_optimizer else _overlap(engine, group, flat)
     width = engine.bytes_of(engine.param_dtype)
     held = stage2_tail(engine, flat, arriving, overlap)
-    yield buffer_term("last_grad", _elements(held.grads, width), (BACKWARD_END,), part=group.name)
-    yield buffer_term("flat_slices", _elements(held.copies, width), (BACKWARD_END,), part=group.name)
+    yield buffer_term("last_grad", sized(held.grads, width), (BACKWARD_END,), part=group.name)
+    yield buffer_term("flat_slices", sized(held.copies, width), (BACKWARD_END,), part=group.name)
     if engine.comm_dtype != engine.param_dtype:
         buckets = fill(arriving, engine.settings["reduce_bucket_size"])
         largest = max(sum(param.numel for param in bucket) for bucket in buckets)
-        cast = _elements(largest, engine.bytes_of(engine.comm_dtype))
+        cast = sized(largest, engine.bytes_of(engine.comm_dtype))
         yield buffer_term("cast_grads", cast, (BACKWARD_END,), part=group.name)
 
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.formulas.deepspeed import (
     buffer_bytes,
-    element_bytes,
     padded_tensor_bytes,
     secondary_shard_bytes,
     tensor_shard_bytes,
 )
-from zerocalc.formulas.registry import Applied, Grouped, apply, apply_grouped
+from zerocalc.formulas.registry import Grouped, apply, apply_grouped
 from zerocalc.frameworks.deepspeed.buckets import fill
 from zerocalc.frameworks.deepspeed.engine import (
     BACKWARD,
@@ -31,6 +30,7 @@ from zerocalc.frameworks.deepspeed.states import (
     buffer_term,
     scalars,
     shaped_states,
+    sized,
     state_term,
     state_widths,
     step_counters,
@@ -222,8 +222,8 @@ def _buckets(engine: Engine, kept: set[str]) -> Iterator[Term]:
     param = engine.bytes_of(engine.param_dtype)
     midway = gradient_buckets(engine)[:-1]
     largest = max((sum(p.numel for p in bucket) for bucket in midway), default=0)
-    yield buffer_term("reduce_scatter_input", _elements(largest, width), (BACKWARD,))
-    yield buffer_term("arriving_grad", _elements(engine.largest_layer_tensor, param), (BACKWARD,))
+    yield buffer_term("reduce_scatter_input", sized(largest, width), (BACKWARD,))
+    yield buffer_term("arriving_grad", sized(engine.largest_layer_tensor, param), (BACKWARD,))
     yield from _tail(engine, kept)
 
 
@@ -232,15 +232,15 @@ def _tail(engine: Engine, kept: set[str]) -> Iterator[Term]:
     param, width = engine.bytes_of(engine.param_dtype), engine.bytes_of(engine.comm_dtype)
     last, ranks = gradient_order(engine.root)[-1], engine.trained[0].ranks
     held = stage3_tail(engine, ranks)
-    copies = _elements(held.copies, width)
-    norm = _elements(ceil_div(last.numel, ranks), 8)
-    yield buffer_term("last_grad", _elements(held.grads, param), (BACKWARD_END,))
+    copies = sized(held.copies, width)
+    norm = sized(ceil_div(last.numel, ranks), 8)
+    yield buffer_term("last_grad", sized(held.grads, param), (BACKWARD_END,))
     if engine.offloads_optimizer and norm.value > copies.value:
         yield buffer_term("norm_copy", norm, (BACKWARD_END,))
     else:
         yield buffer_term("reduce_scatter_input", copies, (BACKWARD_END,))
     if last.name not in kept:
-        yield buffer_term("gathered_params", _elements(last.numel, param), (BACKWARD_END,))
+        yield buffer_term("gathered_params", sized(last.numel, param), (BACKWARD_END,))
 
 
 def gradient_buckets(engine: Engine) -> list[list[Param]]:
@@ -249,10 +249,6 @@ def gradient_buckets(engine: Engine) -> list[list[Param]]:
         gradient_order(engine.root) if engine.shapes_known else [p for g in engine.trained for p in g.params]
     )
     return fill(arriving, engine.settings["reduce_bucket_size"])
-
-
-def _elements(count: int, width: Any) -> Applied:
-    return apply(element_bytes, num_elements=count, bytes_per_element=width)
 
 
 def _gathered(engine: Engine, gathers: Gathers) -> Iterator[Term]:
@@ -265,11 +261,11 @@ def _gathered(engine: Engine, gathers: Gathers) -> Iterator[Term]:
     }
     for phase, elements in live.items():
         if elements:
-            yield buffer_term("gathered_params", _elements(elements, width), (phase,))
+            yield buffer_term("gathered_params", sized(elements, width), (phase,))
     together = {FORWARD: gathers.largest_together("forward"), BACKWARD: gathers.largest_together("backward")}
     for phase, elements in together.items():
         if elements:
-            yield buffer_term("gather_buffer", _elements(elements, width), (phase,))
+            yield buffer_term("gather_buffer", sized(elements, width), (phase,))
     if gathers.secondary_group > 1:
         copied = Counter(param.numel for param in gathers.copied)
         ranks = engine.groups[0].ranks

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.formulas.deepspeed import element_bytes
-from zerocalc.formulas.registry import apply, apply_grouped
+from zerocalc.formulas.registry import Applied, apply, apply_grouped
 from zerocalc.formulas.states import state_bytes
 from zerocalc.frameworks.deepspeed.engine import RESIDENT, STEADY, Engine, Group
 from zerocalc.frameworks.terms import Evaluated, Term, Tier
@@ -17,6 +17,11 @@ from zerocalc.units import dtype_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+
+def sized(count: int, width: Any) -> Applied:
+    """Bytes of so many elements."""
+    return apply(element_bytes, num_elements=count, bytes_per_element=width)
 
 
 def state_widths(engine: Engine) -> list[tuple[str, Any]]:
@@ -66,9 +71,7 @@ def buffer_term(
 
 def scalars(name: str, count: int, width: int, *, tier: Tier = "gpu") -> Term:
     """Single numbers that stay on a rank."""
-    return buffer_term(
-        name, apply(element_bytes, num_elements=count, bytes_per_element=width), STEADY, tier=tier
-    )
+    return buffer_term(name, sized(count, width), STEADY, tier=tier)
 
 
 def step_counters(engine: Engine, count: int, *, tier: Tier = "gpu") -> Iterator[Term]:

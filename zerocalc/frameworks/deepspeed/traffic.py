@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.formulas.deepspeed import element_bytes
-from zerocalc.formulas.registry import apply
 from zerocalc.frameworks.deepspeed.stage3 import share_elements
 from zerocalc.frameworks.deepspeed.stage12 import flat_group
-from zerocalc.frameworks.deepspeed.states import state_widths
+from zerocalc.frameworks.deepspeed.states import sized, state_widths
 from zerocalc.frameworks.terms import Traffic
 from zerocalc.units import ceil_div
 
@@ -35,7 +33,7 @@ def _share(engine: Engine, group: Group) -> int:
 
 
 def _move(link: Any, direction: Any, name: str, elements: int, width: Any) -> Traffic:
-    amount = apply(element_bytes, num_elements=elements, bytes_per_element=width)
+    amount = sized(elements, width)
     return Traffic(link=link, direction=direction, name=name, amount=amount)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.formulas.fsdp import tensor_bytes
 from zerocalc.formulas.registry import apply_grouped
-from zerocalc.frameworks.pytorch.messages import Call, Wire, collective
+from zerocalc.frameworks.pytorch.messages import Call, Wire, collectives
 from zerocalc.frameworks.pytorch.model import (
     Setup,
     groups_of,
@@ -200,13 +200,9 @@ def gradient_messages(setup: Setup) -> Iterator[Collective]:
     ranks = int(part.shard_ranks * part.replicas)
     reduced = HOOK_DTYPES.get(settings["ddp_comm_hook"], storage)
     buffers = buffer_calls(setup) if settings["broadcast_buffers"] else {}
-    for wire, calls in (
-        *((Wire("broadcast", "buffers", dtype, "forward", ranks), calls) for dtype, calls in buffers.items()),
-        (Wire("all_reduce", "grads", reduced, "backward", ranks), bucket_calls(setup)),
-    ):
-        row = collective(view, wire, calls, passes)
-        if row is not None:
-            yield row
+    sent = {Wire("broadcast", "buffers", dtype, "forward", ranks): calls for dtype, calls in buffers.items()}
+    sent[Wire("all_reduce", "grads", reduced, "backward", ranks)] = bucket_calls(setup)
+    yield from collectives(view, ((wire, calls, passes) for wire, calls in sent.items()))
     if is_wrapped(setup):
         yield from marks_messages(setup, ranks=ranks, passes=passes)
 

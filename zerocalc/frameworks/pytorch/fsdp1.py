@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zerocalc.formulas.fsdp import flat_gathered_bytes, flat_shard_bytes
 from zerocalc.frameworks.pytorch.flat import gathered_cut, holding_of
 from zerocalc.frameworks.pytorch.flat_set import flat_moments
-from zerocalc.frameworks.pytorch.messages import Call, Wire, collective
+from zerocalc.frameworks.pytorch.messages import Call, Rows, Wire, collectives
 from zerocalc.frameworks.pytorch.model import groups_of, say_sharded, setup_of, shapes_known
 from zerocalc.frameworks.pytorch.moments import spread, terms_of
 from zerocalc.frameworks.pytorch.states import (
@@ -114,17 +114,14 @@ def messages(setup: Setup, group: Group) -> Iterator[Collective]:
         ]
         wire = Wire("all_reduce", "grads", setup.types.reduce, "backward", group.replicas, group="replica")
         rows.append((wire, shards, _syncs(setup)))
-    for wire, calls, passes in rows:
-        row = collective(setup.view, wire, calls, passes)
-        if row is not None:
-            yield row
+    return collectives(setup.view, rows)
 
 
 def _syncs(setup: Setup) -> int:
     return 1 if setup.settings["no_sync"] else setup.accum
 
 
-def _sharded_rows(setup: Setup, group: Group) -> list[tuple[Wire, list[Call], int]]:
+def _sharded_rows(setup: Setup, group: Group) -> Rows:
     types = setup.types
     gathers = setup.accum if reshards(setup) else _syncs(setup)
     rows = [

@@ -9,7 +9,7 @@ from zerocalc.errors import UsageError
 from zerocalc.formulas.fsdp import padded_rows_bytes, tensor_bytes
 from zerocalc.formulas.registry import apply_grouped
 from zerocalc.frameworks.pytorch.fsdp2_cuts import gathered_cut, holding_of, padded_cut, rows_of
-from zerocalc.frameworks.pytorch.messages import Call, Wire, collective
+from zerocalc.frameworks.pytorch.messages import Call, Rows, Wire, collectives
 from zerocalc.frameworks.pytorch.model import groups_of, say_sharded, setup_of, shapes_known
 from zerocalc.frameworks.pytorch.moments import spread, terms_of
 from zerocalc.frameworks.pytorch.states import (
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from zerocalc.rank import Part, RankView
 
 EXPERT_DIMENSIONS = 3
-Rows = list[tuple[Wire, list[Call], int]]
 
 
 def plan(view: RankView, settings: Settings, rank: int = 0) -> Plan:
@@ -133,10 +132,7 @@ def messages(setup: Setup, group: Group) -> Iterator[Collective]:
     rows = _gathers(setup, group)
     if not group.forward_only:
         rows += _reductions(setup, group)
-    for wire, calls, passes in rows:
-        row = collective(setup.view, wire, calls, passes)
-        if row is not None:
-            yield row
+    return collectives(setup.view, rows)
 
 
 def traffic(setup: Setup, group: Group) -> Iterator[Traffic]:

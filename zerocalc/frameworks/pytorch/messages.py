@@ -12,7 +12,7 @@ from zerocalc.frameworks.terms import Collective
 from zerocalc.layout import held_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from zerocalc.frameworks.pytorch.states import Cut
     from zerocalc.rank import RankView
@@ -40,10 +40,18 @@ class Wire(NamedTuple):
     part: str = "dense"
 
 
-def collective(view: RankView, wire: Wire, calls: Sequence[Call], passes: int) -> Collective | None:
-    """One row for a pass that is made `passes` times per optimizer step; None where it never happens."""
-    if not calls or passes == 0:
-        return None
+Rows = list[tuple[Wire, list[Call], int]]
+"""What is sent, in which calls, and in how many passes per optimizer step."""
+
+
+def collectives(view: RankView, rows: Iterable[tuple[Wire, Sequence[Call], int]]) -> Iterator[Collective]:
+    """One row for each pass that is made at least once."""
+    for wire, calls, passes in rows:
+        if calls and passes:
+            yield _collective(view, wire, calls, passes)
+
+
+def _collective(view: RankView, wire: Wire, calls: Sequence[Call], passes: int) -> Collective:
     element = held_bytes(wire.dtype)
     full = apply_grouped(
         calls[0].cut.formula,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zerocalc.formulas.fsdp import flat_shard_bytes, tensor_bytes
 from zerocalc.frameworks.pytorch.ddp import add_states, finish, num_tensors
-from zerocalc.frameworks.pytorch.messages import Call, Wire, collective
+from zerocalc.frameworks.pytorch.messages import Call, Wire, collectives
 from zerocalc.frameworks.pytorch.model import (
     Member,
     local_layout,
@@ -112,9 +112,7 @@ def _updates(setup: Setup) -> Iterator[Collective]:
             sizes = [*((1, sum(share)) for share in dealt), (ranks - len(dealt), 1)]
         wire = Wire("broadcast", "params", setup.types.storage, "optimizer_step", ranks, part=part.name)
         calls = [Call(n, Cut(tensor_bytes, ((1, {"num_params": size}),))) for n, size in sizes if n]
-        row = collective(setup.view, wire, calls, 1)
-        if row is not None:
-            yield row
+        yield from collectives(setup.view, [(wire, calls, 1)])
 
 
 def _say(view: RankView, answer: Plan) -> None:
