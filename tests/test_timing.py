@@ -57,6 +57,22 @@ def test_seconds_over_pcie():
     assert link(time, "host").seconds.upper == pytest.approx(row["expect"]["sec_1gpu"])
 
 
+@pytest.mark.parametrize(("gpus", "rate"), [(1, 13.1e9), (4, 12e9), (16, 3.0e9)])
+def test_the_gpus_of_a_dgx_2_share_their_pcie(gpus, rate):
+    # ZeRO-Infinity, figure 2b: 3.0 GB/s each when 16 move data; one alone has its own link's rate.
+    words = {"dp": gpus, "strategy": "zero2", "offload_optimizer": "cpu", "gpu": None, "node": "dgx-2"}
+    assert link(timed("1b", **words), "host").bandwidth_bytes_per_s.lower == pytest.approx(rate)
+
+
+def test_drives_read_and_write_at_their_own_rates():
+    words = {"dp": 8, "strategy": "zero3", "offload_optimizer": "nvme", "gpu": None}
+    drives = link(timed("8b", **words, node="azure-nd96isr-h100-v5"), "nvme")
+    assert drives.bandwidth_bytes_per_s.lower == pytest.approx(33.9e9 / 8)
+    assert drives.bandwidth_bytes_per_s.upper == pytest.approx(55.3e9 / 8)
+    given_rate = link(timed("8b", **words, node="azure-nd96isr-h100-v5", nvme_bandwidth="16GB/s"), "nvme")
+    assert given_rate.bandwidth_bytes_per_s.lower == given_rate.bandwidth_bytes_per_s.upper == 2e9
+
+
 def test_infinity_efficiency():
     row = WORKED["zinf_eff_pg_70"]
     time = timed(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from zerocalc.formulas import offload as off
 from zerocalc.formulas import timing as tm
+from zerocalc.rates import host_rate, nvme_rates, ranks_per_node
 from zerocalc.records import Record
 from zerocalc.results.time import Bounds, Compute, LinkTime, Timing, Training
 from zerocalc.strategies import LEGS
-from zerocalc.units import ceil_div, largest
+from zerocalc.units import ceil_div, largest, smallest
 
 if TYPE_CHECKING:
     from zerocalc.frameworks.terms import Collective, Plan
@@ -55,7 +56,7 @@ def step_of(view: RankView, plan: Plan) -> Step | None:
     if work.micro_batch is None or work.seq_len is None or speed is None or speed.peak_flops_per_s is None:
         return None
     compute = _compute(view, speed)
-    uses = [*_wire(view, plan, speed), *_offload(job, plan, speed)]
+    uses = [*_wire(view, plan, speed), *_offload(job, plan)]
     adam = _cpu_optimizer_s(view, speed)
     bubble = 1 + (job.parallelism.pp - 1) / work.grad_accum
     waits = [use.seconds.lower for use in uses] + ([] if adam is None else [adam])
@@ -147,14 +148,9 @@ def _compute(view: RankView, speed: Speed) -> Compute:
     )
 
 
-def _per_node(job: Job) -> int:
-    p = job.parallelism
-    return min(p.gpus_per_node or p.world_size, p.world_size)
-
-
 def _is_inside(job: Job, row: Collective) -> bool:
     """Whether a collective's ranks are neighbours in one node."""
-    return row.group not in {"replica", "across_nodes"} and row.group_size <= _per_node(job)
+    return row.group not in {"replica", "across_nodes"} and row.group_size <= ranks_per_node(job)
 
 
 def _leg_s(job: Job, row: Collective, full_bytes: int, inside: float, node: float | None) -> float:
@@ -165,7 +161,7 @@ def _leg_s(job: Job, row: Collective, full_bytes: int, inside: float, node: floa
     if _is_inside(job, row) or node is None:
         leg = tm.ring_leg_s(full_bytes=full_bytes, ranks=ranks, latency_s=0.0, bandwidth_bytes_per_s=inside)
     else:
-        sharing = _per_node(job) if row.group in {"replica", "across_nodes"} else 1
+        sharing = ranks_per_node(job) if row.group in {"replica", "across_nodes"} else 1
         leg = tm.flat_ring_leg_s(
             full_bytes=full_bytes,
             ranks=ranks,
@@ -215,20 +211,25 @@ def _by_link(job: Job, rows: Iterable[Collective]) -> dict[str, list[Collective]
     return links
 
 
-def _offload(job: Job, plan: Plan, speed: Speed) -> Iterator[_Use]:
+def _offload(job: Job, plan: Plan) -> Iterator[_Use]:
     """Seconds over PCIe (both directions at once, or one after the other) and to NVMe (every rank reads its part)."""
     moved = dict.fromkeys(("to_host", "from_host", "read", "write"), 0)
     for row in plan.traffic:
         moved[row.direction] += row.bytes
-    for link, pair, rate in (
-        ("host", ("to_host", "from_host"), speed.host_bytes_per_s),
-        ("nvme", ("read", "write"), speed.nvme_bytes_per_s and speed.nvme_bytes_per_s / _per_node(job)),
+    host, drives = host_rate(job), nvme_rates(job)
+    for link, rates in (
+        ("host", host and {"to_host": host, "from_host": host}),
+        ("nvme", drives and {"read": drives[0], "write": drives[1]}),
     ):
-        total = sum(moved[name] for name in pair)
-        if total and rate:
-            times = [off.transfer_s(num_bytes=moved[name], bandwidth_bytes_per_s=rate) for name in pair]
+        total = sum(moved[name] for name in rates or ())
+        if total and rates:
+            times = [
+                off.transfer_s(num_bytes=moved[name], bandwidth_bytes_per_s=rate)
+                for name, rate in rates.items()
+            ]
+            slow, fast = reduce(smallest, rates.values()), reduce(largest, rates.values())
             bounds = Bounds(lower=reduce(largest, times), upper=sum(times))
-            yield _Use(link, total, bounds, Bounds(lower=rate, upper=rate))
+            yield _Use(link, total, bounds, Bounds(lower=slow, upper=fast))
 
 
 def _cpu_optimizer_s(view: RankView, speed: Speed) -> float | None:
@@ -237,7 +238,7 @@ def _cpu_optimizer_s(view: RankView, speed: Speed) -> float | None:
         return None
     trained = sum(ceil_div(part.num_params, part.shard_ranks) for part in view.parts if part.trainable)
     return off.cpu_adam_s(
-        num_params=trained * _per_node(view.job), ranks=1, params_per_s=speed.cpu_adam_params_per_s
+        num_params=trained * ranks_per_node(view.job), ranks=1, params_per_s=speed.cpu_adam_params_per_s
     )
 
 
@@ -280,8 +281,8 @@ def _efficiency(view: RankView, plan: Plan, speed: Speed) -> Iterator[tuple[str,
     batch = {"seq_len": job.workload.seq_len or 0, "batch_size": job.workload.micro_batch or 0}
     hidden = 0 if view.dimensions is None else view.dimensions.hidden_size
     checkpoints = "cpu" if any(row.name == "activation_checkpoints" for row in plan.traffic) else "none"
-    nvme = speed.nvme_bytes_per_s and speed.nvme_bytes_per_s / _per_node(job)
-    rates = {"cpu": speed.host_bytes_per_s, "nvme": nvme}
+    drives = nvme_rates(job)
+    rates = {"cpu": host_rate(job), "nvme": drives and drives[0]}
     for name, tier, intensity in (
         ("params_and_grads", job.offload.params, off.params_intensity(**batch)),
         ("optimizer_states", job.offload.optimizer, off.optimizer_intensity(**batch)),

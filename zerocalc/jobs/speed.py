@@ -16,6 +16,10 @@ USUAL_MFU = "0.35"
 """Assumed where none is given: between what well-tuned dense runs and untuned ones report."""
 
 
+_REPLACED = {"host_bandwidth": "host_node_bytes_per_s", "nvme_bandwidth": "nvme_write_bytes_per_s"}
+"""What a preset says beside a rate, which a rate that was given takes the place of."""
+
+
 def resolve_speed(g: Givens, gpu: Gpu | None, node: Node | None) -> Speed | None:
     """Collect the rates, when a batch makes them matter or one was given; None otherwise.
 
@@ -30,6 +34,9 @@ def resolve_speed(g: Givens, gpu: Gpu | None, node: Node | None) -> Speed | None
     for word, name in SPEED_WORDS.items():
         if word in g:
             rates[name], origins[name] = _given_rate(g, word), g.origin(word)
+    for word, name in _REPLACED.items():
+        if word in g:
+            rates.pop(name, None), origins.pop(name, None)
     if "ring_bytes_per_s" in rates and "busbw" in g:
         rates["link_bytes_per_s"], origins["link_bytes_per_s"] = rates["ring_bytes_per_s"], g.origin("busbw")
     mfu = float(parse_ratio(str(g.raw("mfu") or USUAL_MFU), name=g.where("mfu")))
@@ -63,10 +70,16 @@ def _from_presets(gpu: Gpu, node: Node | None) -> dict[str, tuple[float, str]]:
         "peak_flops_per_s": (gpu.half_flops_per_s, gpu.origin),
         "link_bytes_per_s": (link, node.origin if node and node.intra_link_bytes_per_s else gpu.origin),
         "ring_bytes_per_s": (measured.ring_bytes_per_s or link, measured.origin),
-        "network_bytes_per_s": (node.network_bytes_per_s if node else None, node.origin if node else ""),
         "network_efficiency": (measured.network_efficiency, measured.origin),
         "host_bytes_per_s": (measured.device_to_host_bytes_per_s or gpu.host_bytes_per_s, measured.origin),
         "latency_s": (measured.latency_s, measured.origin),
         "cpu_adam_params_per_s": (measured.cpu_adam_params_per_s, measured.origin),
     }
+    if node:
+        found |= {
+            "network_bytes_per_s": (node.network_bytes_per_s, node.origin),
+            "host_node_bytes_per_s": (node.host_node_bytes_per_s, node.origin),
+            "nvme_bytes_per_s": (node.nvme_read_bytes_per_s, node.origin),
+            "nvme_write_bytes_per_s": (node.nvme_write_bytes_per_s, node.origin),
+        }
     return {name: (value, origin) for name, (value, origin) in found.items() if value is not None}

@@ -115,6 +115,9 @@ class Node(NamedTuple):
     intra_link: str
     intra_link_bytes_per_s: float | None
     network_bytes_per_s: float | None
+    host_node_bytes_per_s: float | None
+    nvme_read_bytes_per_s: float | None
+    nvme_write_bytes_per_s: float | None
     figures: dict[str, Figure]
     alternatives: tuple[Alternative, ...]
     notes: str
@@ -126,7 +129,9 @@ COUNT = {"GPUs": Fraction(1), "": Fraction(1)}
 NODE_FIGURES = {
     "gpus_per_node": COUNT,
     **dict.fromkeys(("host_memory", "nvme"), BYTES),
-    **dict.fromkeys(("intra_link_per_direction", "network"), BANDWIDTH),
+    **dict.fromkeys(
+        ("intra_link_per_direction", "network", "host_link", "nvme_read", "nvme_write"), BANDWIDTH
+    ),
     **dict.fromkeys(("gpu_as_printed", "nvme_layout", "intra_link", "network_layout"), None),
     **dict.fromkeys(("pcie_topology", "cpu", "cpu_cores", "vcpus"), None),
 }
@@ -149,6 +154,9 @@ def read_node(preset: Preset) -> Node:
         intra_link=figures["intra_link"].text if "intra_link" in figures else "",
         intra_link_bytes_per_s=rate(figures, "intra_link_per_direction"),
         network_bytes_per_s=rate(figures, "network"),
+        host_node_bytes_per_s=rate(figures, "host_link"),
+        nvme_read_bytes_per_s=rate(figures, "nvme_read"),
+        nvme_write_bytes_per_s=rate(figures, "nvme_write"),
         figures=figures,
         alternatives=read_alternatives(row),
         notes=row.text("notes", ""),

@@ -13,10 +13,11 @@ from zerocalc.evaluate import request_of
 from zerocalc.formulas import offload as off
 from zerocalc.formulas.registry import Applied, apply
 from zerocalc.questions.lines import line_of
+from zerocalc.rates import host_rate, nvme_rates, ranks_per_node
 from zerocalc.results.explanation import ExplainedLine, Explanation
 
 if TYPE_CHECKING:
-    from zerocalc.specs.job import Job, Speed
+    from zerocalc.specs.job import Job
 
 LEAST_BYTES = 4
 """ZeRO-Offload's least traffic per parameter: 16-bit gradients down, 16-bit parameters up."""
@@ -77,11 +78,11 @@ def _hiding(job: Job) -> Iterator[ExplainedLine]:
     reached = speed.peak_flops_per_s * speed.mfu
     for part, flops in (("no recomputation", 6), ("full recomputation", 8)):
         work = {"flops_per_s": reached, "flops_per_param_token": flops}
-        if speed.host_bytes_per_s:
+        if rate := host_rate(job):
             tokens = apply(
                 off.offload_hiding_tokens,
                 bytes_per_param=LEAST_BYTES,
-                bandwidth_bytes_per_s=speed.host_bytes_per_s,
+                bandwidth_bytes_per_s=rate,
                 **work,
             )
             yield _line(job, tokens, name="tokens_to_hide_traffic", part=part, tier="host")
@@ -104,7 +105,7 @@ def _infinity_memory(job: Job) -> Iterator[ExplainedLine]:
         return
     batch = {"seq_len": work.seq_len, "layers_per_checkpoint": LAYERS_PER_CHECKPOINT}
     kept = apply(
-        off.infinity_checkpoint_bytes, batch_size=work.micro_batch * _ranks_per_node(job), **shape, **batch
+        off.infinity_checkpoint_bytes, batch_size=work.micro_batch * ranks_per_node(job), **shape, **batch
     )
     yield _line(job, kept, name="activation_checkpoints", part="zero-infinity", tier="node")
     if architecture.dimensions is not None:
@@ -116,11 +117,6 @@ def _infinity_memory(job: Job) -> Iterator[ExplainedLine]:
             **batch,
         )
         yield _line(job, working, name="activation_working_memory", part="zero-infinity", tier="gpu")
-
-
-def _ranks_per_node(job: Job) -> int:
-    p = job.parallelism
-    return min(p.gpus_per_node or p.world_size, p.world_size)
 
 
 def _intensities(job: Job) -> Iterator[tuple[str, Applied]]:
@@ -149,29 +145,29 @@ def _efficiency(job: Job) -> Iterator[ExplainedLine]:
         for target in TARGETS:
             needed = apply(off.bandwidth_for_efficiency, target_efficiency=target, **common)
             yield _line(job, needed, name=f"bandwidth_for_{target:.0%}", part=part)
-        for tier, rate in _shares(job, job.speed):
+        for tier, rate in _shares(job):
             reached = apply(off.efficiency, bandwidth_bytes_per_s=rate, **common)
             yield _line(job, reached, name="efficiency", part=part, tier=tier)
 
 
-def _shares(job: Job, speed: Speed) -> Iterator[tuple[str, float]]:
+def _shares(job: Job) -> Iterator[tuple[str, float]]:
     """Bytes per second of one GPU to each tier whose rate is known, all GPUs of the node reading at once."""
-    if speed.host_bytes_per_s:
-        yield "cpu", speed.host_bytes_per_s
-    if speed.nvme_bytes_per_s:
-        yield "nvme", speed.nvme_bytes_per_s / _ranks_per_node(job)
+    if host := host_rate(job):
+        yield "cpu", host
+    if drives := nvme_rates(job):
+        yield "nvme", drives[0]
 
 
 def _aggregates(job: Job) -> Iterator[ExplainedLine]:
     """Bandwidth-centric partitioning: every rank reads its own part, so that all nodes' links work at once."""
-    if job.speed is None or not job.speed.host_bytes_per_s:
+    if (host := host_rate(job)) is None:
         return
-    ranks = _ranks_per_node(job)
-    for tier, share in _shares(job, job.speed):
+    ranks = ranks_per_node(job)
+    for tier, share in _shares(job):
         node = apply(
             off.bandwidth_centric_rate,
             ranks_per_node=ranks,
-            pcie_share_bytes_per_s=job.speed.host_bytes_per_s,
+            pcie_share_bytes_per_s=host,
             tier_share_bytes_per_s=share,
         )
         yield _line(job, node, name="bandwidth_of_a_node", part="bandwidth-centric", tier=tier)

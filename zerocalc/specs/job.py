@@ -175,8 +175,12 @@ class Speed(Spec):
     network_efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
     host_bytes_per_s: Rate | None = None
     """Between one GPU and its host, one direction."""
+    host_node_bytes_per_s: Rate | None = None
+    """Between all GPUs of one node and its host, where they share links; one direction."""
     nvme_bytes_per_s: Rate | None = None
-    """All drives of one node."""
+    """All drives of one node, reading."""
+    nvme_write_bytes_per_s: Rate | None = None
+    """The same, writing; null where it is the same rate."""
     cpu_adam_params_per_s: Rate | None = None
     """Parameters that one node's CPUs update per second."""
     latency_s: Annotated[float, Field(ge=0, le=1)] = 0.0

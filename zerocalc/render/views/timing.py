@@ -38,7 +38,9 @@ RATES = {
     "network_bytes_per_s": Rate("network", 1e9, "GB/s per node"),
     "network_efficiency": Rate("share of the network reached", 0.01, "%"),
     "host_bytes_per_s": Rate("PCIe", 1e9, "GB/s per GPU"),
+    "host_node_bytes_per_s": Rate("PCIe, all GPUs together", 1e9, "GB/s per node"),
     "nvme_bytes_per_s": Rate("NVMe", 1e9, "GB/s per node"),
+    "nvme_write_bytes_per_s": Rate("NVMe writing", 1e9, "GB/s per node"),
     "cpu_adam_params_per_s": Rate("optimizer on the CPUs", 1e9, "billion parameters/s per node"),
     "latency_s": Rate("one hop of a collective", 1e-6, "microseconds"),
 }
