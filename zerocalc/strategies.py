@@ -15,7 +15,10 @@ State = Literal["params", "grads", "optimizer_states"]
 Op = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]
 Group = Literal["shard", "replica", "secondary", "node", "across_nodes"]
 
-LEGS: dict[Op, int] = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "all_to_all": 1}
+LEGS: dict[str, int] = {
+    "all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "all_to_all": 1, "reduce": 1, "broadcast": 1,
+}  # fmt: skip
+"""Times round the ring: an all-reduce is a reduce-scatter and an all-gather."""
 
 
 @dataclass(eq=False, repr=False)

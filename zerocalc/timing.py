@@ -155,7 +155,7 @@ def _is_inside(job: Job, row: Collective) -> bool:
 
 def _leg_s(job: Job, row: Collective, full_bytes: int, inside: float, node: float | None) -> float:
     """Seconds of all of a row's legs at the given rates: per GPU inside, per node across."""
-    ranks, legs = row.group_size, LEGS.get(row.op, 1)  # type: ignore[call-overload]
+    ranks, legs = row.group_size, LEGS.get(row.op, 1)
     if ranks <= 1:
         return 0.0
     if _is_inside(job, row) or node is None:
@@ -176,7 +176,7 @@ def _leg_s(job: Job, row: Collective, full_bytes: int, inside: float, node: floa
 def _latency_s(view: RankView, row: Collective, speed: Speed) -> float:
     """Seconds of start-up: every hop of every call, one call per layer where the plan counts a pass as one."""
     calls = max(row.count, view.job.workload.grad_accum * max(1, view.layout.num_layers))
-    hops: int = calls * LEGS.get(row.op, 1) * (row.group_size - 1)  # type: ignore[call-overload]
+    hops: int = calls * LEGS.get(row.op, 1) * (row.group_size - 1)
     return hops * speed.latency_s
 
 

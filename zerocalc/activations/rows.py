@@ -1,6 +1,6 @@
 """The tables of saved tensors: what each part of a layer keeps from the forward to the backward pass.
 
-Norms, attention, MLPs and routers, each by kind and by implementation; `activation_tables` puts them together.
+Norms, attention, MLPs and routers, each by kind and by implementation; `tables` puts them together.
 The rows of `eager` are the tensors that transformers' modules were measured to save; those of `fused` keep no fp32
 copies and no activation; those of `korthikanti` are table 2 of that paper. Supporting another kernel adds rows here.
 """

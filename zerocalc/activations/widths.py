@@ -1,4 +1,4 @@
-"""How wide a saved tensor is and which parallelism splits it: rows of `activation_rows` turned into bytes."""
+"""How wide a saved tensor is and which parallelism splits it: rows of `rows` turned into bytes."""
 
 from __future__ import annotations
 

@@ -21,22 +21,8 @@ def resolve_machine(g: Givens, *, states_only: bool) -> tuple[Machine, Gpu | Non
     if node and node.assumption:
         g.assumptions.append(node.assumption)
     gpu_text = g.text("gpu", node.gpu if node else None)
-    gpu: Gpu | None = None
-    capacity = None
-    if gpu_text is not None and _is_size(gpu_text):
-        capacity = parse_size(gpu_text, name=g.where("gpu"))
-        if capacity == 0:
-            raise SpecError(
-                f"{g.where('gpu')}: must be above 0 (got {gpu_text})", hint="write it like 80GB or 80GiB"
-            )
-        g.note("capacity_bytes", "gpu")
-    elif gpu_text is not None:
-        gpu = _gpu_preset(g, gpu_text, load_gpu)
-        capacity = gpu.capacity_bytes
-        g.origins["capacity_bytes"] = f"{gpu.origin}: {gpu.capacity_origin}"
-        if gpu.assumption:
-            g.assumptions.append(gpu.assumption)
-        g.assumptions.append(f"capacity of {gpu.id}: {gpu.capacity_origin}")
+    gpu = None if gpu_text is None or _is_size(gpu_text) else _gpu_preset(g, gpu_text, load_gpu)
+    capacity = _preset_capacity(g, gpu) if gpu else _typed_capacity(g, gpu_text)
     if node is not None:
         for path in ("gpus_per_node", "host_memory_bytes", "nvme_memory_bytes"):
             g.origins[path] = node.origin
@@ -58,6 +44,26 @@ def resolve_machine(g: Givens, *, states_only: bool) -> tuple[Machine, Gpu | Non
         capacity_bytes=capacity, reserve_bytes=reserve, **sizes,
     )  # fmt: skip
     return machine, gpu, node
+
+
+def _typed_capacity(g: Givens, text: str | None) -> int | None:
+    """The GPU's memory where it is given as a size."""
+    if text is None:
+        return None
+    capacity = parse_size(text, name=g.where("gpu"))
+    if capacity == 0:
+        raise SpecError(f"{g.where('gpu')}: must be above 0 (got {text})", hint="write it like 80GB or 80GiB")
+    g.note("capacity_bytes", "gpu")
+    return capacity
+
+
+def _preset_capacity(g: Givens, gpu: Gpu) -> int:
+    """The memory of a GPU known by name, and where that figure comes from."""
+    g.origins["capacity_bytes"] = f"{gpu.origin}: {gpu.capacity_origin}"
+    if gpu.assumption:
+        g.assumptions.append(gpu.assumption)
+    g.assumptions.append(f"capacity of {gpu.id}: {gpu.capacity_origin}")
+    return gpu.capacity_bytes
 
 
 def _gpu_preset(g: Givens, text: str, load_gpu: Any) -> Gpu:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from zerocalc.frameworks.deepspeed.engine import Engine, Group
 
 _BITS = {**DTYPE_BITS, "uint8": 8}
-_LEGS = {**{str(op): legs for op, legs in LEGS.items()}, "reduce": 1}
 SCALARS = frozenset({"overflow_flag", "gradient_norm"})
 
 
@@ -62,7 +61,7 @@ def _volume(engine: Engine, op: str, tensor: str, dtype: str, elements: int) -> 
     if tensor in SCALARS:
         return Fraction(0)
     narrower = min(Fraction(1), Fraction(_BITS[dtype], _BITS[engine.param_dtype]))
-    return _LEGS.get(op, 1) * narrower * elements / int(engine.view.num_model_params)
+    return LEGS.get(op, 1) * narrower * elements / int(engine.view.num_model_params)
 
 
 def _in_node(engine: Engine, ranks: int, over: str) -> bool:

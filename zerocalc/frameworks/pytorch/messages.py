@@ -10,14 +10,13 @@ from zerocalc.formulas.fsdp import all_reduce_call_sent_bytes, call_sent_bytes
 from zerocalc.formulas.registry import apply_grouped
 from zerocalc.frameworks.terms import Collective
 from zerocalc.layout import held_bytes
+from zerocalc.strategies import LEGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from zerocalc.frameworks.pytorch.states import Cut
     from zerocalc.rank import RankView
-
-LEGS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "broadcast": 1}
 
 
 @dataclass(frozen=True, slots=True)
