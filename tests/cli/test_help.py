@@ -4,7 +4,7 @@ import pytest
 
 from zerocalc import __version__
 from zerocalc.cli import COMMANDS, INTRO
-from zerocalc.cli.options import ANSWER_FORMATS, JOB_SECTIONS, REPORT_FORMATS
+from zerocalc.cli.options import ANSWER_FORMATS, DRAWN_FORMATS, JOB_SECTIONS, REPORT_FORMATS
 from zerocalc.jobs.givens import WORDS
 from zerocalc.render import formats_of
 
@@ -54,4 +54,5 @@ def test_help_keeps_to_the_terminal(columns):
 
 def test_the_formats_that_help_names_are_those_there_are():
     assert set(REPORT_FORMATS) == set(formats_of("check"))
-    assert set(ANSWER_FORMATS) == set(formats_of("compare"))
+    assert set(DRAWN_FORMATS) == set(formats_of("compare")) == set(formats_of("estimate"))
+    assert set(ANSWER_FORMATS) == set(formats_of("solve")) == set(formats_of("presets"))

@@ -7,7 +7,8 @@ import pytest
 import zerocalc
 from zerocalc.questions.presets import presets
 from zerocalc.render import Look, document_of, render
-from zerocalc.render.document import Facts, Heading, Table, Verbatim, ascii_text
+from zerocalc.render.document import Column, Facts, Heading, Table, Verbatim, ascii_text, cells
+from zerocalc.render.fold import folds
 
 from .answers import KEYS, comparison, every_answer, job
 
@@ -143,3 +144,36 @@ def test_gibibytes_are_named_in_the_title():
     assert "GiB per GPU" in text.split("\n")[0]
     assert "1043.1" in text
     assert "GB per" not in text
+
+
+def _folded(width, *, names=0, last="5", right=True):
+    columns = (
+        Column("Name", right=False),
+        *(Column(f"Column{at}") for at in range(4)),
+        Column("Last", right=right),
+    )
+    rows = tuple(cells([f"row{at}", "1", "22", "333", "4444", last]) for at in range(9))
+    return folds(Table("t", columns, rows, names=names), [4, 7, 7, 7, 7, max(4, len(last))], width)
+
+
+def test_folding_repeats_the_columns_that_name_a_row():
+    heads = [[column.header for column in part.columns] for part in _folded(24)]
+    assert heads == [["Name", "Column0", "Column1"], ["Name", "Column2", "Column3"], ["Name", "Last"]]
+    heads = [[column.header for column in part.columns] for part in _folded(30, names=2)]
+    assert all(head[:2] == ["Name", "Column0"] for head in heads)
+    assert _folded(12) == []  # One column a part would be no shorter than blocks.
+
+
+def test_folding_breaks_the_last_sentence_between_words():
+    (part,) = _folded(70, last="a sentence that is longer than what is left of the line", right=False)
+    assert {len(line) <= 70 - 36 for row in part.rows for line in row[-1].text.split("\n")} == {True}
+    assert (
+        " ".join(part.rows[0][-1].text.split("\n"))
+        == "a sentence that is longer than what is left of the line"
+    )
+
+
+def test_a_number_stays_with_its_unit():
+    for width in range(40, 80):
+        text = render(comparison("real"), "table", Look(width=width))
+        assert not re.search(r"\d\n\s*(GB|GiB|MiB|parameters)\b", text)

@@ -32,7 +32,7 @@ COMMANDS = {
     "check": ("zerocalc.cli.check", "budgets in zerocalc.toml, for CI"),
     "diff": ("zerocalc.cli.diff", "what changed between two answers or revisions, and why"),
     "explain": ("zerocalc.cli.explain", "where a number comes from: formula, inputs, source"),
-    "presets": ("zerocalc.cli.presets", "models, GPUs, nodes, optimizers, precisions by name"),
+    "presets": ("zerocalc.cli.presets", "models, GPUs, nodes, optimizers, settings … by name"),
     "schema": ("zerocalc.cli.schema", "JSON Schema of any output or input file"),
     "completion": ("zerocalc.cli.completion", "the completion script of a shell"),
 }

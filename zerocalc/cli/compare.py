@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from zerocalc.cli.options import chart_option, job_options, model_argument
 from zerocalc.cli.options import command as _command
+from zerocalc.cli.options import drawn_job_options, model_argument
 
 EXAMPLES = (
     "zerocalc compare 70b --dp 64 --gpu 80GB",
@@ -18,8 +18,7 @@ EXAMPLES = (
 
 @_command("compare", examples=EXAMPLES)
 @model_argument
-@job_options
-@chart_option
+@drawn_job_options
 def command(**typed: Any) -> int:
     """Put DDP, ZeRO-1, ZeRO-2 and ZeRO-3 side by side and say which of them fits.
 

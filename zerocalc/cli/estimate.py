@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from zerocalc.cli.options import chart_option, emit_option, job_options, model_argument
 from zerocalc.cli.options import command as _command
+from zerocalc.cli.options import drawn_job_options, emit_option, model_argument
 
 EXAMPLES = (
     "zerocalc estimate 70b --dp 64 --gpu 80GB --strategy zero3",
@@ -17,9 +17,8 @@ EXAMPLES = (
 
 @_command("estimate", examples=EXAMPLES)
 @model_argument
-@job_options
+@drawn_job_options
 @emit_option
-@chart_option
 def command(**typed: Any) -> int:
     """Answer for one configuration in full: every term in every phase, every tier, every collective.
 

@@ -57,25 +57,35 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("--node", "NAME", "a preset (dgx-h100): its GPU, GPUs per node, RAM, NVMe", presets_of("nodes")),
         Row("--host-memory", "SIZE", "RAM of one node"),
         Row("--nvme-memory", "SIZE", "NVMe of one node"),
-        Row("--reserve", "SIZE|PERCENT", "GPU memory to keep free"),
-        Row("--require-fit", "", "exit with 1 when nothing fits", is_flag=True),
+        Row(
+            "--reserve",
+            "SIZE|PERCENT",
+            "GPU memory to keep free (default: the GPU preset's once activations are counted)",
+        ),
+        Row("--require-fit", "", "exit with 1 when nothing fits (compare, estimate)", is_flag=True),
     ),
     "What": (
         Row(
             "--strategy",
             "S[,S...]",
-            "ddp, zero1, zero2, zero3, hsdp, mics, zeropp, or FSDP's names",
+            "ddp, zero1, zero2, zero3, hsdp, mics, zeropp, or FSDP's names (default: the first four, or zero3 where "
+            "one is answered)",
             strategies_completion,
             multiple=True,
         ),
         Row(
             "--framework",
             "F[,F...]",
-            "whose implementation (default: paper)",
+            "whose implementation: paper (default), deepspeed, pytorch, megatron or deepspeed-estimator",
             frameworks_completion,
             multiple=True,
         ),
-        Row("--set", "KEY=VALUE", "a framework's setting by its own name; repeatable", multiple=True),
+        Row(
+            "--set",
+            "KEY=VALUE",
+            "a framework's setting by its own name (zerocalc presets list settings); repeatable",
+            multiple=True,
+        ),
     ),
     "Bytes": (
         Row("--precision", "NAME", "element types by name (default: mixed-bf16)", presets_of("precisions")),
@@ -87,30 +97,42 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("--trainable", "COUNT|PERCENT", "parameters that are trained (default: all)"),
         Row("--frozen-dtype", "TYPE", "parameters that are not trained", _DTYPES),
         Row("--lora-rank", "N", "train LoRA adapters of this rank, the model itself frozen"),
-        Row("--lora-targets", "NAME[,NAME...]", "layers with an adapter"),
+        Row("--lora-targets", "NAME[,NAME...]", "linear layers with an adapter, like q_proj, or all-linear"),
         Row("--expert-params", "COUNT", "routed experts' parameters, for a bare count"),
         Row("--also", "ROLE:MODEL", "a further model on the same GPUs; repeatable", multiple=True),
     ),
     "Offload": (
-        Row("--offload-optimizer", "none|cpu|nvme", "where optimizer states rest", _PLACES),
-        Row("--offload-params", "none|cpu|nvme", "where parameters rest", _PLACES),
+        Row(
+            "--offload-optimizer",
+            "none|cpu|nvme",
+            "where optimizer states rest (default: none, the GPU)",
+            _PLACES,
+        ),
+        Row("--offload-params", "none|cpu|nvme", "where parameters rest (default: none, the GPU)", _PLACES),
     ),
     "Work": (
         Row("--micro-batch", "N", "sequences per GPU and micro-step; counts activations"),
         Row("--seq-len", "N", "tokens per sequence"),
-        Row("--grad-accum", "N", "micro-steps per optimizer step"),
+        Row("--grad-accum", "N", "micro-steps per optimizer step (default: 1)"),
         Row(
             "--checkpointing",
             "none|selective|full",
-            "activations kept or recomputed",
+            "which activations are computed again in backward (default: none)",
             words_of("none", "selective", "full"),
         ),
-        Row("--attention", "flash|math|eager", "attention kernel", words_of("flash", "math", "eager")),
+        Row(
+            "--attention",
+            "flash|math|eager",
+            "attention kernel (default: flash)",
+            words_of("flash", "math", "eager"),
+        ),
         Row("--sequence-parallel", "", "tensor-parallel ranks split the sequence too", is_flag=True),
     ),
     "Speed": (
-        Row("--mfu", "X", "share of the GPU's peak that compute reaches, for the upper bound"),
-        Row("--tokens", "COUNT", "tokens of the whole run"),
+        Row(
+            "--mfu", "X", "share of the GPU's peak that compute reaches, for the upper bound (default: 0.35)"
+        ),
+        Row("--tokens", "COUNT", "tokens of the whole run, for its days and GPU-hours"),
         Row("--peak-flops", "RATE", "FLOP/s of one GPU, like 989T"),
         Row("--busbw", "RATE", "ring bandwidth inside a node as nccl-tests prints it, like 360GB/s"),
         Row("--network", "RATE", "network bandwidth of one node, like 400GB/s"),
@@ -135,7 +157,8 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
     ),
 }
 
-ANSWER_FORMATS = ("table", "json", "jsonl", "csv", "markdown", "html", "svg")
+ANSWER_FORMATS = ("table", "json", "jsonl", "csv", "markdown", "html")
+DRAWN_FORMATS = (*ANSWER_FORMATS, "svg")
 REPORT_FORMATS = ("table", "json", "jsonl", "csv", "markdown", "html", "junit", "github")
 _OUTPUT = (
     Row(
@@ -200,12 +223,6 @@ def emit_option(function: F) -> F:
     return _option(row, "Output")(function)
 
 
-def chart_option(function: F) -> F:
-    """Pictures beside the tables."""
-    row = Row("--chart", "", "bars and memory over N_d beside the tables", is_flag=True)
-    return _option(row, "Output")(function)
-
-
 def against_option(function: F) -> F:
     """The framework that an answer is held against."""
     row = Row(
@@ -217,9 +234,15 @@ def against_option(function: F) -> F:
     return _option(row, "What")(function)
 
 
-def job_options(function: F) -> F:
+def drawn_job_options(function: F) -> F:
+    """The options of a job whose answer can be drawn."""
+    chart = Row("--chart", "", "bars and memory over N_d beside the tables", is_flag=True)
+    return job_options(_option(chart, "Output")(function), DRAWN_FORMATS)
+
+
+def job_options(function: F, formats: tuple[str, ...] = ANSWER_FORMATS) -> F:
     """The options that describe a job, in their sections, then those of the output."""
-    function = output_options(function)
+    function = output_options(function, formats)
     for section in reversed(JOB_SECTIONS):
         for row in reversed(SECTIONS[section]):
             function = _option(row, section)(function)

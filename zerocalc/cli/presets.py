@@ -41,7 +41,7 @@ def command(ctx: click.Context) -> None:
 @presets_option
 @output_options
 def list_command(kind: str | None, **typed: Any) -> None:
-    """List the presets of KIND; without KIND, the kinds and how many there are of each."""
+    """List the presets of KIND, or the kinds there are."""
     from zerocalc.cli.output import emit
     from zerocalc.cli.question import presets_dir
     from zerocalc.questions.presets import presets
@@ -55,7 +55,7 @@ def list_command(kind: str | None, **typed: Any) -> None:
 @presets_option
 @output_options
 def show_command(kind: str, name: str, **typed: Any) -> None:
-    """Show one preset: every figure as published, with its unit and source."""
+    """Show one preset, every figure with its source."""
     from zerocalc.cli.output import emit
     from zerocalc.cli.question import presets_dir
     from zerocalc.questions.presets import preset

@@ -39,6 +39,8 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     total: bool = False
     """Whether the last row sums the ones above."""
+    names: int = 0
+    """How many of the first columns name a row; 0 stands for those that align left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,8 @@ def formula_lines(line: str, width: int) -> list[str]:
 
 def folds(table: Table, widths: Sequence[int], width: int) -> list[Table]:
     """The table in parts that are narrow enough, nothing where there are none."""
-    if not table.columns[-1].right:
-        return _with_folded_text(table, widths, width)
-    return _by_columns(table, widths, width)
+    text = [] if table.columns[-1].right else _with_folded_text(table, widths, width)
+    return text or _by_columns(table, widths, width)
 
 
 def _with_folded_text(table: Table, widths: Sequence[int], width: int) -> list[Table]:
@@ -63,11 +62,11 @@ def _with_folded_text(table: Table, widths: Sequence[int], width: int) -> list[T
 
 def _by_columns(table: Table, widths: Sequence[int], width: int) -> list[Table]:
     """Parts with some of the columns each, all with the leading ones that name a row."""
-    names = next((at for at, column in enumerate(table.columns) if column.right), 0) or 1
+    names = table.names or next((at for at, column in enumerate(table.columns) if column.right), 0) or 1
     room = width - sum(widths[:names]) - GAP * (names - 1)
     parts = list(_filled(range(names, len(widths)), widths, room))
-    if not parts or any(len(part) < 2 for part in parts[:-1]) or max(map(len, parts)) < 2:
-        return []
+    if len(parts) >= len(widths) - names:
+        return []  # A column a part: rows as blocks are shorter.
     if any(sum(widths[at] + GAP for at in part) > room for part in parts):
         return []
     return [_part(table, [*range(names), *part]) for part in parts]

@@ -35,7 +35,7 @@ STYLES: dict[Tone, str] = {
 }  # fmt: skip
 _BOX = box.Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
 _ASCII_BOX = box.Box("    \n    \n -- \n    \n -- \n -- \n    \n    \n", ascii=True)
-_AMOUNT = re.compile(r"(\d) (?=G?i?B\b|bytes\b|GPUs?\b|TFLOP)")
+_AMOUNT = re.compile(r"(\d) (?=(?:[KMGTP]i?)?B\b|bytes\b|GPUs?\b|parameters\b|tokens\b|TFLOP)")
 """A number before its unit: the two stay on one line."""
 _GAPS = (2, 1)
 """Blanks between two columns, the better first: one is the divider, the other padding."""

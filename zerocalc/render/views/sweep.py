@@ -110,6 +110,7 @@ def _table(head: SweepHead, rows: Sequence[Row], title: str, units: str) -> Tabl
         title,
         tuple(column for column, _ in columns),
         tuple(zip(*(cells for _, cells in columns), strict=True)),
+        names=len(varied),
     )
 
 
