@@ -27,7 +27,9 @@ MOMENTS = ("forward_end", "loss_backward", "recompute")
 
 def in_flight(view: RankView) -> int:
     """Micro-batches whose activations a pipeline stage holds at once under 1F1B. Source: korthikanti-pipeline."""
-    return smallest(view.job.workload.grad_accum, view.job.parallelism.pp - view.stage)
+    to_come = view.job.parallelism.pp - view.stage
+    # One is never more than there are, which a recorded number of them need not find out.
+    return to_come if to_come == 1 else smallest(view.job.workload.grad_accum, to_come)
 
 
 def estimate_activations(
