@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from zerocalc.frameworks.deepspeed.modules import Module, Param, module_tree
+from zerocalc.frameworks.deepspeed.modules import Module, Param, gradient_order, module_tree
 from zerocalc.frameworks.terms import AT_REST, BACKWARD_END, FORWARD_BACKWARD, INITIALIZATION, OPTIMIZER_STEP
 from zerocalc.units import dtype_bytes
 
@@ -149,7 +149,7 @@ class Engine:
         """The optimizer's parameter groups."""
         return tuple(group for group in self.groups if group.trainable)
 
-    @property
+    @cached_property
     def shapes_known(self) -> bool:
         """Whether the groups hold the model's own tensors, so that their order means something."""
         return self.view.shape_known and {p.name for g in self.groups for p in g.params} >= {
@@ -172,7 +172,12 @@ class Engine:
     @cached_property
     def root(self) -> Module:
         """The model's modules in the order they run, an adapter's inside them."""
-        return module_tree(self.layouts)
+        return _modules(self.layouts)[0]
+
+    @property
+    def gradient_order(self) -> tuple[Param, ...]:
+        """Its trained parameters in the order their gradients are complete."""
+        return _modules(self.layouts)[1]
 
     def bytes_of(self, dtype: str) -> int | Fraction:
         """Bytes of one element; a Fraction for types below one byte."""
@@ -185,6 +190,13 @@ class Engine:
     @cached_property
     def _owners(self) -> dict[str, Group]:
         return {param.name: group for group in self.groups for param in group.params}
+
+
+@lru_cache(maxsize=64)
+def _modules(layouts: tuple[tuple[Layout, bool], ...]) -> tuple[Module, tuple[Param, ...]]:
+    """The modules of some layouts and their gradients' order: the same for every batch, degree and budget of a search."""
+    root = module_tree(layouts)
+    return root, tuple(gradient_order(root))
 
 
 def engine_of(view: RankView, settings: Mapping[str, Any]) -> Engine:
@@ -214,6 +226,7 @@ def _lump(part: Part) -> tuple[Param, ...]:
     return (Param(part.name, int(part.num_params), False, part.trainable),)
 
 
+@lru_cache(maxsize=64)
 def _expanded(layout: Layout) -> tuple[Param, ...]:
     return tuple(Param(name, t.numel, len(t.shape) < 2) for name, t in layout.named_tensors())
 

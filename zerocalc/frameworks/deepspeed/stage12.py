@@ -25,7 +25,6 @@ from zerocalc.frameworks.deepspeed.engine import (
     Engine,
     Group,
 )
-from zerocalc.frameworks.deepspeed.modules import Param, gradient_order
 from zerocalc.frameworks.deepspeed.states import (
     buffer_term,
     scalars,
@@ -48,6 +47,8 @@ from zerocalc.frameworks.terms import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from zerocalc.frameworks.deepspeed.modules import Param
 
 ALIGNMENT = 2
 """Elements that a partition is a multiple of: four bytes of a 16-bit type (nccl_start_alignment_factor)."""
@@ -291,4 +292,4 @@ def _arrival(engine: Engine, group: Group) -> list[Param]:
     if not engine.shapes_known or (engine.stage == 1 and not engine.overlaps):
         return list(group.params)
     names = {param.name for param in group.params}
-    return [param for param in gradient_order(engine.root) if param.name in names]
+    return [param for param in engine.gradient_order if param.name in names]

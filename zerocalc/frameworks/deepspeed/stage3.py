@@ -24,7 +24,6 @@ from zerocalc.frameworks.deepspeed.engine import (
     Engine,
     Group,
 )
-from zerocalc.frameworks.deepspeed.modules import Param, gradient_order
 from zerocalc.frameworks.deepspeed.offload import Placement, SubGroup, placement_of, swap_buffers
 from zerocalc.frameworks.deepspeed.states import (
     buffer_term,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from zerocalc.frameworks.deepspeed.gathers import Gathers
+    from zerocalc.frameworks.deepspeed.modules import Param
 
 
 def shares(sub_groups: Iterable[SubGroup], width: Any, ranks: int) -> Grouped:
@@ -230,7 +230,7 @@ def _buckets(engine: Engine, kept: set[str]) -> Iterator[Term]:
 def _tail(engine: Engine, kept: set[str]) -> Iterator[Term]:
     """The end of backward: the first module still gathered, its gradient, and a call's copy or an fp64 norm's."""
     param, width = engine.bytes_of(engine.param_dtype), engine.bytes_of(engine.comm_dtype)
-    last, ranks = gradient_order(engine.root)[-1], engine.trained[0].ranks
+    last, ranks = engine.gradient_order[-1], engine.trained[0].ranks
     held = stage3_tail(engine, ranks)
     copies = sized(held.copies, width)
     norm = sized(ceil_div(last.numel, ranks), 8)
@@ -245,9 +245,7 @@ def _tail(engine: Engine, kept: set[str]) -> Iterator[Term]:
 
 def gradient_buckets(engine: Engine) -> list[list[Param]]:
     """Gradients as they arrive, bucket by bucket."""
-    arriving = (
-        gradient_order(engine.root) if engine.shapes_known else [p for g in engine.trained for p in g.params]
-    )
+    arriving = engine.gradient_order if engine.shapes_known else [p for g in engine.trained for p in g.params]
     return fill(arriving, engine.settings["reduce_bucket_size"])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from zerocalc.frameworks.deepspeed.buckets import fill
-from zerocalc.frameworks.deepspeed.modules import gradient_order
 
 if TYPE_CHECKING:
     from zerocalc.frameworks.deepspeed.buckets import FlatGroup
@@ -24,13 +23,13 @@ class Tail(NamedTuple):
 
 def uses_of(engine: Engine, name: str) -> int:
     """Modules that own a parameter: more than one when it is tied."""
-    return sum(name in {param.name for param in module.params} for module in engine.root.walk())
+    return sum(any(param.name == name for param in module.params) for module in engine.root.walk())
 
 
 def stage3_tail(engine: Engine, ranks: int) -> Tail:
     """The worst of three moments: a tied gradient is added up, the last bucket but one is flushed, or the last one."""
     size = engine.settings["reduce_bucket_size"]
-    arriving = gradient_order(engine.root)
+    arriving = engine.gradient_order
     *_, previous, final = [[], *fill(arriving, size)]
     last = arriving[-1]
     alone = last.numel if last.numel > size else 0
