@@ -437,3 +437,11 @@ def test_a_long_list_of_what_passed_is_cut_in_the_table_only(here):
     assert "30 more budgets passed; `--format json` has them" not in out
     assert "31 more budgets passed; `--format json` has them" in out
     assert len(json.loads(call("check", "-f", "json").out)["budgets"]) == 131
+
+
+def test_inputs_that_changed_everywhere_are_said_once(tmp_path):
+    for name, gpus in (("a", "8"), ("b", "16")):
+        assert call("compare", "7b", "-n", gpus, "-o", str(tmp_path / f"{name}.json")).code == 0
+    text = call("diff", str(tmp_path / "a.json"), str(tmp_path / "b.json")).out
+    assert text.count("world_size") == 1
+    assert "~ inputs of all that changed\n  world_size" in text

@@ -37,6 +37,7 @@ _BOX = box.Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
 _ASCII_BOX = box.Box("    \n    \n -- \n    \n -- \n -- \n    \n    \n", ascii=True)
 _AMOUNT = re.compile(r"(\d) (?=(?:[KMGTP]i?)?B\b|bytes\b|GPUs?\b|parameters\b|tokens\b|TFLOP)")
 """A number before its unit: the two stay on one line."""
+_PER_GPU = re.compile(r"\b(Gi?B) per GPU\b")
 _GAPS = (2, 1)
 """Blanks between two columns, the better first: one is the divider, the other padding."""
 _MOST_ON_ITS_SIDE = 8
@@ -114,7 +115,7 @@ def _wrapped(note: Note, look: Look) -> str:
     label = f"{note.label}: " if note.label else ""
     width = max(20, look.width or PROSE_WIDTH)
     indent = " " * min(len(label), 4)
-    text = _AMOUNT.sub(rf"\1{GLUE}", label + note.text)
+    text = _PER_GPU.sub(rf"\1{GLUE}per{GLUE}GPU", _AMOUNT.sub(rf"\1{GLUE}", label + note.text))
     lines = textwrap.wrap(
         text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zerocalc.render import Look
-    from zerocalc.results.check import Changed, Diff, MetricChange, TermChange
+    from zerocalc.results.check import Changed, Diff, InputChange, MetricChange, TermChange
 
 KEY = "~ changed, + new, − gone"
 SIGNS = {"changed": "~", "added": "+", "removed": "−"}
@@ -34,12 +34,28 @@ HEADLINE = "memory.gpu.peak_bytes"
 def view(result: Diff, look: Look) -> Document:
     """The key, one part per configuration, warnings, the headline."""
     blocks: list[Block] = [Note(f"{result.base} → {result.new}; {KEY}")]
+    shared = _shared(result.changes)
+    if shared:
+        blocks.append(Facts("~ inputs of all that changed", tuple(map(_input, shared))))
     for names, change in _alike(result.changes):
-        blocks += _blocks(names, change, look.units)
+        own = [item for item in change.inputs if item not in shared]
+        blocks += _blocks(names, replace(change, inputs=own), look.units)
     blocks += [Note(warning, "Warning", "warning") for warning in result.warnings]
     text = _headline(result, look.units)
     blocks.append(Verbatim(text) if look.quiet else Note(text, tone="strong"))
     return Document(tuple(blocks))
+
+
+def _shared(changes: list[Changed]) -> list[InputChange]:
+    """Inputs that changed alike in all of several configurations: said once."""
+    changed = [change.inputs for change in changes if change.status == "changed"]
+    if len(changed) < 2:
+        return []
+    return [item for item in changed[0] if all(item in others for others in changed[1:])]
+
+
+def _input(item: InputChange) -> tuple[str, str]:
+    return item.word, f"{numbers.value(item.base)} → {numbers.value(item.new)}"
 
 
 def _alike(changes: list[Changed]) -> list[tuple[str, Changed]]:
@@ -54,7 +70,7 @@ def _alike(changes: list[Changed]) -> list[tuple[str, Changed]]:
 
 def _blocks(names: str, change: Changed, units: str) -> Iterator[Block]:
     title = f"{SIGNS[change.status]} {names}"
-    rows = [(item.word, f"{numbers.value(item.base)} → {numbers.value(item.new)}") for item in change.inputs]
+    rows = [_input(item) for item in change.inputs]
     rows += [
         (item.metric, _moved(item, units)) for path in SHOWN for item in change.metrics if item.metric == path
     ]
