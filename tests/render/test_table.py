@@ -5,7 +5,7 @@ import re
 import pytest
 
 import zerocalc
-from zerocalc.questions.presets import presets
+from zerocalc.questions.presets import preset, presets
 from zerocalc.render import Look, document_of, render
 from zerocalc.render.document import Column, Facts, Heading, Table, Verbatim, ascii_text, cells
 from zerocalc.render.fold import folds
@@ -177,3 +177,10 @@ def test_a_number_stays_with_its_unit():
     for width in range(40, 80):
         text = render(comparison("real"), "table", Look(width=width))
         assert not re.search(r"\d\n\s*(GB|GiB|MiB|parameters)\b", text)
+
+
+def test_what_is_published_in_words_stands_beside_the_figures():
+    text = render(preset("nodes", "dgx-h100"), "table", Look(width=80))
+    assert re.search(r"^  intra link +NVLink 4 \+ NVSwitch 3 \[1\]$", text, re.MULTILINE)
+    assert "(medium confidence) [3]" in text
+    assert max(len(line) for line in text.split("\nSources")[0].split("\n")) <= 80

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,7 +18,20 @@ LEAST_TEXT = 24
 """The narrowest column that sentences are read in."""
 GLUE = "\N{NO-BREAK SPACE}"
 """Stands for a blank at which no line breaks."""
+_TOGETHER = (
+    re.compile(r"(?<=\d) (?=(?:[KMGTP]i?)?B\b|bytes\b|GPUs?\b|parameters\b|tokens\b|TFLOP)"),
+    re.compile(r"(?<=[iG]B) (?=per GPU\b)|(?<=[iG]B per) (?=GPU\b)"),
+    re.compile(r"(?<=N_d) (?== \d)|(?<=N_d =) (?=\d)"),
+)
+"""Blanks at which no line breaks: before a unit, in `GB per GPU`, in `N_d = 64`."""
 _OPERATORS = ("+", "-", "*", "/", "//", "**", "=", "if", "else")
+
+
+def kept_together(text: str) -> str:
+    """The text with its numbers glued to what they count."""
+    for blanks in _TOGETHER:
+        text = blanks.sub(GLUE, text)
+    return text
 
 
 def formula_lines(line: str, width: int) -> list[str]:

@@ -7,7 +7,6 @@ keep their natural width. Only sentences are wrapped, between words, and formula
 
 from __future__ import annotations
 
-import re
 import textwrap
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from rich.text import Text
 
 from zerocalc.render import document_of
 from zerocalc.render.document import Block, Cell, Chart, Column, Facts, Heading, Note, Table, Tone, Verbatim
-from zerocalc.render.fold import GLUE, folds, formula_lines
+from zerocalc.render.fold import GLUE, folds, formula_lines, kept_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +34,6 @@ STYLES: dict[Tone, str] = {
 }  # fmt: skip
 _BOX = box.Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
 _ASCII_BOX = box.Box("    \n    \n -- \n    \n -- \n -- \n    \n    \n", ascii=True)
-_AMOUNT = re.compile(r"(\d) (?=(?:[KMGTP]i?)?B\b|bytes\b|GPUs?\b|parameters\b|tokens\b|TFLOP)")
-"""A number before its unit: the two stay on one line."""
-_PER_GPU = re.compile(r"\b(Gi?B) per GPU\b")
 _GAPS = (2, 1)
 """Blanks between two columns, the better first: one is the divider, the other padding."""
 _MOST_ON_ITS_SIDE = 8
@@ -115,7 +111,7 @@ def _wrapped(note: Note, look: Look) -> str:
     label = f"{note.label}: " if note.label else ""
     width = max(20, look.width or PROSE_WIDTH)
     indent = " " * min(len(label), 4)
-    text = _PER_GPU.sub(rf"\1{GLUE}per{GLUE}GPU", _AMOUNT.sub(rf"\1{GLUE}", label + note.text))
+    text = kept_together(label + note.text)
     lines = textwrap.wrap(
         text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
@@ -246,13 +242,14 @@ def _facts(facts: Facts, look: Look) -> str:
     for name, text in facts.rows:
         indent = " " * (label + 4 if beside else 4)
         broken = textwrap.wrap(
-            text,
+            kept_together(text),
             width,
             initial_indent=indent,
             subsequent_indent=indent,
             break_long_words=False,
             break_on_hyphens=False,
         )
+        broken = [line.replace(GLUE, " ") for line in broken]
         if beside and broken:
             lines += [f"  {name:<{label}}  {broken[0].lstrip()}", *broken[1:]]
         else:

@@ -50,7 +50,10 @@ def _one(result: Any) -> Document:
         if not _is_figure(item) and name != "alternatives"
     ]
     said = list(dict.fromkeys(_said(item) for _, item in [*figures, *unused]))
-    blocks: list[Block] = [Facts(f"{result.preset_kind} {result.name}", tuple(_flat("", dict(others))))]
+    in_words = [(name, item) for name, item in figures if isinstance(item["value"], str)]
+    figures = [pair for pair in figures if pair not in in_words]
+    facts = [*_flat("", dict(others)), *((words(name), _in_words(item, said)) for name, item in in_words)]
+    blocks: list[Block] = [Facts(f"{result.preset_kind} {result.name}", tuple(facts))]
     blocks += [
         _figures(title, rows, said)
         for title, rows in (("Figures as published", figures), ("Published too, not used", unused))
@@ -82,6 +85,13 @@ def _figures(title: str, figures: list[tuple[str, dict[str, Any]]], said: list[s
         for name, item in figures
     )
     return Table(title, columns, rows)
+
+
+def _in_words(item: dict[str, Any], said: list[str]) -> str:
+    """What is published in words, with its source; how sure that is where it is not."""
+    sure = item.get("confidence", "high")
+    doubt = "" if sure == "high" else f" ({sure} confidence)"
+    return f"{item['value']}{doubt} {_mark(said, _said(item))}"
 
 
 def _mark(said: list[str], text: str) -> str:
