@@ -121,3 +121,24 @@ def test_experts_that_lie_whole_are_not_gathered():
     assert held(memory, name="gathered_unit") == 4 * max(embedding, rest)
     more = gpu("mixtral-8x7b", gpus=16, ep=8, strategy="zero3")
     assert held(more, name="gathered_unit") == 4 * (rest + 3 * 4096 * 14336)
+
+
+def frozen_gathers(frozen_dtype):
+    settings = {
+        f"stage3_{name}": 0 for name in ("max_live_parameters", "max_reuse_distance", "prefetch_bucket_size")
+    }
+    words = {"gpus": 8, "framework": "deepspeed", "lora_rank": 16, "settings": settings}
+    answer = zerocalc.estimate(zerocalc.job("llama-3-8b", frozen_dtype=frozen_dtype, **words))
+    rows = answer.results[0].communication.collectives
+    sizes = [row.full_bytes for row in rows if row.part == "frozen" and row.op == "all_gather"]
+    return sum(sizes), answer.assumptions
+
+
+def test_stage_3_gathers_a_quantised_base_as_it_is_packed():
+    # Two passes of half a byte per parameter; norms (266,240 parameters) stay whole under the persistence threshold.
+    packed, said = frozen_gathers("nf4")
+    assert packed == pytest.approx(2 * (PARAMS - 266_240) / 2, rel=1e-6)
+    assert any("packed into bf16 elements" in text for text in said)
+    whole, said = frozen_gathers("bf16")
+    assert whole == 4 * packed
+    assert not any("packed" in text for text in said)

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from zerocalc.frameworks.activations import MOMENTS, activation_terms_of, estimate_activations
 from zerocalc.frameworks.deepspeed import stage0, stage3, stage3_comm, stage12
-from zerocalc.frameworks.deepspeed.engine import BACKWARD, FORWARD, SIXTEEN_BITS, STAGES, Engine, engine_of
+from zerocalc.frameworks.deepspeed.engine import (
+    BACKWARD,
+    FORWARD,
+    SIXTEEN_BITS,
+    STAGES,
+    Engine,
+    engine_of,
+    is_packed,
+    packing_of,
+)
 from zerocalc.frameworks.deepspeed.gathers import Gathers, gathers_of
 from zerocalc.frameworks.deepspeed.settings import SETTINGS, WITHOUT_EFFECT
 from zerocalc.frameworks.deepspeed.states import module_buffers, other_models
@@ -101,6 +110,12 @@ def _say(engine: Engine, answer: Plan) -> None:
         )
     if engine.view.job.offload.optimizer == "nvme" and engine.stage < 3:
         answer.warnings.append("offload_optimizer to nvme acts as cpu below stage 3")
+    if engine.stage == 3 and is_packed(engine.view) and any(not group.trainable for group in engine.groups):
+        held, stored = packing_of(engine.view)
+        answer.assumptions.append(
+            f"the frozen {held} values are packed into {stored} elements (bnb_4bit_quant_storage), and so partitioned and "
+            "gathered; with any other storage type stage 3 does not shard them"
+        )
     if engine.stage == 3 and not engine.shapes_known:
         answer.excluded.append("persistent parameters, prefetch and per-tensor padding (needs tensor shapes)")
     if any(group.ranks == 1 for group in engine.trained) and engine.stage:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from zerocalc.frameworks.deepspeed.modules import Module, Param, gradient_order, module_tree
@@ -12,7 +14,6 @@ from zerocalc.units import dtype_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from fractions import Fraction
 
     from zerocalc.layout import Layout
     from zerocalc.rank import Part, RankView
@@ -167,7 +168,13 @@ class Engine:
         """The model's tensors and an adapter's, and whether each is frozen."""
         trains_model = any(group.name != "adapter" for group in self.trained)
         adapters = [part.layout for part in self.view.parts if part.name == "adapter"]
-        return ((self.view.layout, not trains_model), *((layout, False) for layout in adapters))
+        own = self.view.layout if trains_model else _packed(self.view.layout, *self.packing)
+        return ((own, not trains_model), *((layout, False) for layout in adapters))
+
+    @property
+    def packing(self) -> tuple[str, str]:
+        """The element types of the frozen base: its own, and that of the tensors it is stored in."""
+        return packing_of(self.view)
 
     @cached_property
     def root(self) -> Module:
@@ -215,7 +222,44 @@ def _groups(view: RankView, parts: tuple[Part, ...]) -> Iterator[Group]:
         yield _group(first, _expanded(view.layout))
         parts = tuple(part for part in parts if part.name not in joined)
     for part in parts:
-        yield _group(part, _expanded(part.layout) if _is_whole(part) else _lump(part))
+        if _is_whole(part) and not part.trainable and is_packed(view):
+            stored = replace(part, param_dtype=packing_of(view)[1])
+            yield _group(stored, _expanded(_packed(part.layout, *packing_of(view))))
+        else:
+            yield _group(part, _expanded(part.layout) if _is_whole(part) else _lump(part))
+
+
+def packing_of(view: RankView) -> tuple[str, str]:
+    """The element type of a frozen base and the type of the tensors it is stored in.
+
+    bitsandbytes packs values into tensors of `bnb_4bit_quant_storage`, which stage 3 needs to be the parameters' type.
+    """
+    precision = view.job.precision
+    return precision.frozen_dtype, precision.param_dtype
+
+
+def is_packed(view: RankView) -> bool:
+    """Whether a frozen base holds several values per element of what is partitioned and gathered."""
+    held, stored = packing_of(view)
+    return dtype_bytes(held) < dtype_bytes(stored)
+
+
+@lru_cache(maxsize=64)
+def _packed(layout: Layout, held: str, stored: str) -> Layout:
+    """A layout as it is stored: a matrix of 4-bit values in 16-bit elements is a column of a fourth as many."""
+    ratio = Fraction(dtype_bytes(held)) / dtype_bytes(stored)
+    if ratio >= 1:
+        return layout
+    units = (
+        replace(
+            unit,
+            tensors=tuple(
+                replace(t, shape=(ceil(t.numel * ratio), *(1,) * (len(t.shape) - 1))) for t in unit.tensors
+            ),
+        )
+        for unit in layout.units
+    )
+    return replace(layout, units=tuple(units))
 
 
 def _is_whole(part: Part) -> bool:
