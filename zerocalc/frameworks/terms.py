@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from zerocalc.strategies import State
 
 Tier = Literal["gpu", "cpu", "nvme"]
+Link = Literal["host", "nvme"]
+Direction = Literal["to_host", "from_host", "read", "write"]
 
 INITIALIZATION = "initialization"
 AT_REST = "at_rest"
@@ -114,8 +116,8 @@ class Collective(Record):
 class Traffic(Record):
     """Bytes that one rank moves over a link to the host or to NVMe in one optimizer step."""
 
-    link: Literal["host", "nvme"]
-    direction: Literal["to_host", "from_host", "read", "write"]
+    link: Link
+    direction: Direction
     name: str
     amount: Evaluated
 

@@ -15,8 +15,9 @@ def batch_triangle(
     """
     if train is None:
         accum = 1 if accum is None and micro is not None else accum
-        known = None not in (micro, accum, dp)
-        return (micro * accum * dp if known else None), micro, accum, dp  # type: ignore[operator]
+        if micro is None or accum is None or dp is None:
+            return None, micro, accum, dp
+        return micro * accum * dp, micro, accum, dp
     if micro is None and accum is None:
         accum = 1
     factors = {"micro-batch": micro, "accumulation": accum, "data-parallel size": dp}

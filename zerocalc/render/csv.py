@@ -162,6 +162,6 @@ def _cell(item: Any) -> Any:
     return {True: "true", False: "false", None: ""}[item] if item is None or isinstance(item, bool) else item
 
 
-def render(result: Any, look: Look) -> str:  # noqa: ARG001
+def render(result: Any, look: Look) -> str:
     """The answer's rows."""
     return text_of(ROWS.get(result.kind, _generic)(result))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from zerocalc.render import Look
 
 
-def render(result: Any, look: Look) -> str:  # noqa: ARG001
+def render(result: Any, look: Look) -> str:
     """One object in the order of the contract: a key a line, and a line for each item of a list.
 
     Laid out by hand around the encoder's fast path, which has no indentation.

@@ -35,6 +35,6 @@ def line(row: Any) -> str:
     return json.dumps(plain(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def render(result: Any, look: Look) -> str:  # noqa: ARG001
+def render(result: Any, look: Look) -> str:
     """One line per result."""
     return "".join(f"{line(row)}\n" for row in rows_of(result))

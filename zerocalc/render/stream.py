@@ -38,7 +38,7 @@ class Stream(Protocol):
 class JsonLines:
     """One object a line."""
 
-    def __init__(self, head: SweepHead, look: Look) -> None:  # noqa: ARG002
+    def __init__(self, head: SweepHead, look: Look) -> None:
         self._columns = head.columns
 
     def opening(self) -> str:
@@ -50,7 +50,7 @@ class JsonLines:
         encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
         return "".join(f"{encode(dict(zip(self._columns, row, strict=True)))}\n" for row in rows)
 
-    def closing(self, num_rows: int, refused: Sequence[Refused]) -> str:  # noqa: ARG002
+    def closing(self, num_rows: int, refused: Sequence[Refused]) -> str:
         """Nothing."""
         return ""
 
@@ -58,7 +58,7 @@ class JsonLines:
 class Csv:
     """A header with the columns' names, then a line each."""
 
-    def __init__(self, head: SweepHead, look: Look) -> None:  # noqa: ARG002
+    def __init__(self, head: SweepHead, look: Look) -> None:
         self._columns = head.columns
 
     def opening(self) -> str:
@@ -70,7 +70,7 @@ class Csv:
         words = {True: "true", False: "false"}
         return self._lines([tuple(words[v] if isinstance(v, bool) else v for v in row) for row in rows])
 
-    def closing(self, num_rows: int, refused: Sequence[Refused]) -> str:  # noqa: ARG002
+    def closing(self, num_rows: int, refused: Sequence[Refused]) -> str:
         """Nothing."""
         return ""
 
@@ -84,7 +84,7 @@ class Csv:
 class JsonObject:
     """One object; its rows stream inside it, a line each."""
 
-    def __init__(self, head: SweepHead, look: Look) -> None:  # noqa: ARG002
+    def __init__(self, head: SweepHead, look: Look) -> None:
         self._head = head
         self._started = False
 

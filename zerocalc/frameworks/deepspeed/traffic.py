@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from zerocalc.frameworks.deepspeed.stage3 import share_elements
 from zerocalc.frameworks.deepspeed.stage12 import flat_group
 from zerocalc.frameworks.deepspeed.states import sized, state_widths
-from zerocalc.frameworks.terms import Traffic
+from zerocalc.frameworks.terms import Direction, Link, Traffic
 from zerocalc.units import ceil_div
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _share(engine: Engine, group: Group) -> int:
     return flat_group(engine, group).partition
 
 
-def _move(link: Any, direction: Any, name: str, elements: int, width: Any) -> Traffic:
+def _move(link: Link, direction: Direction, name: str, elements: int, width: Any) -> Traffic:
     amount = sized(elements, width)
     return Traffic(link=link, direction=direction, name=name, amount=amount)
 

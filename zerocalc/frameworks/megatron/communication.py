@@ -11,7 +11,7 @@ from zerocalc.formulas.megatron import buffer_bytes
 from zerocalc.formulas.registry import apply, apply_grouped
 from zerocalc.frameworks.megatron.buffers import buckets, buffer_elements
 from zerocalc.frameworks.megatron.settings import grad_dtype, sequence_parallel
-from zerocalc.frameworks.terms import Collective, Plan, Traffic
+from zerocalc.frameworks.terms import Collective, Direction, Plan, Traffic
 from zerocalc.strategies import LEGS
 from zerocalc.units import ceil_div, dtype_bytes
 
@@ -138,7 +138,10 @@ def _offload_traffic(view: RankView, part: Part, settings: Mapping[str, Any]) ->
     if view.job.offload.optimizer == "none":
         return
     elements = buffer_elements(view, part, settings)
-    rows = (("to_host", "grads", grad_dtype(view.job, settings)), ("from_host", "params", part.param_dtype))
+    rows: tuple[tuple[Direction, str, str], ...] = (
+        ("to_host", "grads", grad_dtype(view.job, settings)),
+        ("from_host", "params", part.param_dtype),
+    )
     for direction, name, dtype in rows:
         amount = apply(
             buffer_bytes,
@@ -146,4 +149,4 @@ def _offload_traffic(view: RankView, part: Part, settings: Mapping[str, Any]) ->
             element_bytes=dtype_bytes(dtype),
             shards=int(part.shard_ranks),
         )
-        yield Traffic(link="host", direction=direction, name=name, amount=amount)  # type: ignore[arg-type]
+        yield Traffic(link="host", direction=direction, name=name, amount=amount)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from zerocalc.formulas.registry import apply
 from zerocalc.formulas.states import state_bytes
-from zerocalc.frameworks.terms import Term, Tier, Traffic
+from zerocalc.frameworks.terms import Direction, Link, Term, Tier, Traffic
 
 if TYPE_CHECKING:
     from zerocalc.rank import Part, RankView
     from zerocalc.strategies import State
-
-Direction = Literal["to_host", "from_host", "read", "write"]
 
 
 def traffic(view: RankView, terms: list[Term]) -> Iterator[Traffic]:
@@ -64,5 +62,5 @@ def _move(part: Part, direction: Direction, name: str, per_param: Any) -> Traffi
     amount = apply(
         state_bytes, num_params=part.num_params, bytes_per_param=per_param, shards=part.shard_ranks
     )
-    link: Literal["host", "nvme"] = "nvme" if direction in {"read", "write"} else "host"
+    link: Link = "nvme" if direction in {"read", "write"} else "host"
     return Traffic(link=link, direction=direction, name=name, amount=amount)

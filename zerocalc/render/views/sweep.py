@@ -56,15 +56,15 @@ def _sizes(values: Sequence[Any], units: str) -> list[str]:
     return numbers.column(values, units)
 
 
-def _plainly(values: Sequence[Any], units: str) -> list[str]:  # noqa: ARG001
+def _plainly(values: Sequence[Any], units: str) -> list[str]:
     return [numbers.value(value) for value in values]
 
 
-def _words(values: Sequence[Any], units: str) -> list[str]:  # noqa: ARG001
+def _words(values: Sequence[Any], units: str) -> list[str]:
     return [numbers.value(value).replace("_", " ") for value in values]
 
 
-def _seconds(values: Sequence[Any], units: str) -> list[str]:  # noqa: ARG001
+def _seconds(values: Sequence[Any], units: str) -> list[str]:
     return [
         numbers.NOTHING if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
         for value in values
