@@ -34,6 +34,7 @@ def test_every_shell_has_a_script(shell):
         ("zerocalc compare --offload-optimizer n", {"none", "nvme"}),
         ("zerocalc solve g", {"gpus"}),
         ("zerocalc presets show gpus h100-s", {"h100-sxm-80"}),
+        ("zerocalc presets show settings paper:qw", {"paper:qwz"}),
         ("zerocalc schema comp", {"compare"}),
     ],
 )

@@ -180,3 +180,10 @@ def test_a_named_gpu_has_its_size_in_both_units():
     text = render(zerocalc.compare(zerocalc.job("7b", gpus=8, gpu="h100")), "table", Look(width=300))
     assert "h100-sxm-80, 85.0 GB (79.2 GiB) each" in text
     assert "GiB" not in render(zerocalc.compare(zerocalc.job("7b", gpus=8, gpu="80GB")), "table", Look())
+
+
+def test_what_no_strategy_changes_is_not_said_of_one():
+    given = zerocalc.job("13b", gpus=16, gpu="80GB")
+    text = render(zerocalc.explain(given, "offload"), "table", Look())
+    assert "\nkept on gpu (baseline, gpu) = 208.0 GB" in text
+    assert "ZeRO-3:" not in text

@@ -53,6 +53,10 @@ def model_completion(ctx: click.Context, parameter: click.Parameter, incomplete:
 def preset_name_completion(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
     """Completion of a preset's name, once its kind stands before it."""
     kind = ctx.params.get("kind")
+    if kind in {"settings", "setting"}:
+        from zerocalc.questions.settings import all_settings
+
+        return [name for name in all_settings() if name.startswith(incomplete)]
     return presets_of(kind)(ctx, parameter, incomplete) if kind else []
 
 

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from zerocalc.results.explanation import ExplainedLine, Explanation
 
 
+_OF_NO_STRATEGY = {"offload", "activations"}
+"""Quantities that are the same whatever is sharded."""
+
+
 def view(result: Explanation, look: Look) -> Document:
     """One section per line of the quantity, then the totals and the notes."""
     blocks: list[Block] = [Heading(f"{words(result.quantity).capitalize()} of {size_of(result.request)}")]
     for line in result.lines:
-        blocks += _line(line, look)
+        blocks += _line(line, look, "" if result.quantity in _OF_NO_STRATEGY else label_of(line.strategy))
     if result.totals:
         rows = tuple(
             (_total_name(name), _amount(amount, _unit_of(result), look))
@@ -47,9 +51,9 @@ def _amount(amount: Any, unit: str, look: Look) -> str:
     return f"{numbers.value(amount)} {unit}".rstrip()
 
 
-def _line(line: ExplainedLine, look: Look) -> Iterator[Block]:
+def _line(line: ExplainedLine, look: Look, strategy: str) -> Iterator[Block]:
     where = ", ".join(part for part in (line.part, line.tier) if part)
-    title = f"{label_of(line.strategy)}: {words(line.name)}" + (f" ({where})" if where else "")
+    title = f"{strategy}: {words(line.name)}".removeprefix(": ") + (f" ({where})" if where else "")
     yield Heading(f"{title} = {_amount(line.value, line.unit, look)}")
     yield Verbatim(f"{line.formula}\n  = {by_group(line.substituted)}\n  = {numbers.value(line.value)}")
     rows = [(item.name, f"{numbers.value(item.value)}  ({item.origin})") for item in line.inputs]
