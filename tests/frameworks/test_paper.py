@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zerocalc
+from tests.worked.kept import OPTIMIZERS
 from zerocalc.evaluate import evaluate, plans
 from zerocalc.strategies import COMPARED, STRATEGIES
 
@@ -184,20 +185,7 @@ def test_llama_3_405b_layouts(gpus, tp, cp, pp, dp):
 
 def test_optimizer_bytes_of_the_table():
     row = WORKED["opt_bytes_L8B"]
-    pairs = {
-        "adam_mixed_master": ("adamw", "mixed-bf16"),
-        "adam_fp32_no_master": ("adamw", "fp32"),
-        "adam_pure_bf16": ("adamw", "bf16-pure"),
-        "adam_pure_bf16_kahan": ("adamw", "bf16-kahan"),
-        "adam_dsv3_fp32master_bf16mv": ("adamw", "deepseek-v3"),
-        "adam8bit_b256": ("adam8bit", "bf16-pure"),
-        "adam4bit_b128": ("adam4bit", "bf16-pure"),
-        "sgd": ("sgd", "fp32"),
-        "sgd_momentum_fp32": ("sgd-momentum", "fp32"),
-        "lion_fp32": ("lion", "fp32"),
-        "lion_bf16": ("lion", "bf16-pure"),
-    }
-    for key, (optimizer, precision) in pairs.items():
+    for key, (optimizer, precision) in OPTIMIZERS.items():
         job = zerocalc.job(
             row["inputs"]["params"], dp=1, optimizer=optimizer, precision=precision, strategy="ddp"
         )
