@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -12,27 +12,18 @@ from zerocalc.formulas import timing as tm
 from zerocalc.rates import host_rate, nvme_rates, ranks_per_node
 from zerocalc.records import Record
 from zerocalc.results.time import Bounds, Compute, LinkTime, Timing, Training
-from zerocalc.strategies import LEGS
-from zerocalc.units import ceil_div, largest, smallest
+from zerocalc.timing.links import leg_s, offload_uses, wire_uses
+from zerocalc.units import ceil_div, largest
 
 if TYPE_CHECKING:
-    from zerocalc.frameworks.terms import Collective, Plan
+    from zerocalc.frameworks.terms import Plan
     from zerocalc.layout import Kind
     from zerocalc.rank import RankView
     from zerocalc.specs.job import Job, Speed
+    from zerocalc.timing.links import Use
 
 SECONDS_PER_HOUR = 3600
 _MATMUL_KINDS: tuple[Kind, ...] = ("matrix", "head", "router", "shared_expert")
-
-
-@dataclass(eq=False, repr=False)
-class _Use(Record):
-    """A class of links in use: bytes one rank sends, and seconds at the nominal and at the measured rate."""
-
-    link: str
-    num_bytes: int
-    seconds: Bounds
-    bandwidth: Bounds
 
 
 @dataclass(eq=False, repr=False)
@@ -44,7 +35,7 @@ class Step(Record):
     """Of all ranks together."""
     tokens_per_s: Bounds
     compute: Compute
-    uses: list[_Use]
+    uses: list[Use]
     cpu_optimizer_s: float | None
     bubble_factor: float
 
@@ -56,7 +47,7 @@ def step_of(view: RankView, plan: Plan) -> Step | None:
     if work.micro_batch is None or work.seq_len is None or speed is None or speed.peak_flops_per_s is None:
         return None
     compute = _compute(view, speed)
-    uses = [*_wire(view, plan, speed), *_offload(job, plan)]
+    uses = [*wire_uses(view, plan, speed), *offload_uses(job, plan)]
     adam = _cpu_optimizer_s(view, speed)
     bubble = 1 + (job.parallelism.pp - 1) / work.grad_accum
     waits = [use.seconds.lower for use in uses] + ([] if adam is None else [adam])
@@ -148,90 +139,6 @@ def _compute(view: RankView, speed: Speed) -> Compute:
     )
 
 
-def _is_inside(job: Job, row: Collective) -> bool:
-    """Whether a collective's ranks are neighbours in one node."""
-    return row.group not in {"replica", "across_nodes"} and row.group_size <= ranks_per_node(job)
-
-
-def _leg_s(job: Job, row: Collective, full_bytes: int, inside: float, node: float | None) -> float:
-    """Seconds of all of a row's legs at the given rates: per GPU inside, per node across."""
-    ranks, legs = row.group_size, LEGS.get(row.op, 1)
-    if ranks <= 1:
-        return 0.0
-    if _is_inside(job, row) or node is None:
-        leg = tm.ring_leg_s(full_bytes=full_bytes, ranks=ranks, latency_s=0.0, bandwidth_bytes_per_s=inside)
-    else:
-        sharing = ranks_per_node(job) if row.group in {"replica", "across_nodes"} else 1
-        leg = tm.flat_ring_leg_s(
-            full_bytes=full_bytes,
-            ranks=ranks,
-            node_bandwidth_bytes_per_s=inside,
-            nics_per_node=1,
-            nic_bandwidth_bytes_per_s=node / sharing,
-        )
-    seconds: float = legs * leg
-    return seconds
-
-
-def _latency_s(view: RankView, row: Collective, speed: Speed) -> float:
-    """Seconds of start-up: every hop of every call, one call per layer where the plan counts a pass as one."""
-    calls = max(row.count, view.job.workload.grad_accum * max(1, view.layout.num_layers))
-    hops: int = calls * LEGS.get(row.op, 1) * (row.group_size - 1)
-    return hops * speed.latency_s
-
-
-def _wire(view: RankView, plan: Plan, speed: Speed) -> Iterator[_Use]:
-    """Seconds inside the nodes and across them."""
-    job = view.job
-    for link, rows in _by_link(job, plan.collectives).items():
-        sending = [row for row in rows if row.group_size > 1]
-        if not sending or speed.link_bytes_per_s is None or speed.ring_bytes_per_s is None:
-            continue
-        if link == "inter_node" and speed.network_bytes_per_s is None:
-            continue
-        network = speed.network_bytes_per_s
-        real = None if network is None else network * speed.network_efficiency
-        fast = sum(_leg_s(job, row, row.full_bytes, speed.link_bytes_per_s, network) for row in sending)
-        slow = sum(_leg_s(job, row, row.full_bytes, speed.ring_bytes_per_s, real) for row in sending)
-        waits = sum(_latency_s(view, row, speed) for row in sending)
-        bandwidth = (
-            Bounds(lower=speed.ring_bytes_per_s, upper=speed.link_bytes_per_s)
-            if link == "intra_node" or network is None or real is None
-            else Bounds(lower=real, upper=network)
-        )
-        yield _Use(
-            link, sum(row.sent_bytes for row in sending), Bounds(lower=fast, upper=slow + waits), bandwidth
-        )
-
-
-def _by_link(job: Job, rows: Iterable[Collective]) -> dict[str, list[Collective]]:
-    links: dict[str, list[Collective]] = {}
-    for row in rows:
-        links.setdefault("intra_node" if _is_inside(job, row) else "inter_node", []).append(row)
-    return links
-
-
-def _offload(job: Job, plan: Plan) -> Iterator[_Use]:
-    """Seconds over PCIe (both directions at once, or one after the other) and to NVMe (every rank reads its part)."""
-    moved = dict.fromkeys(("to_host", "from_host", "read", "write"), 0)
-    for row in plan.traffic:
-        moved[row.direction] += row.bytes
-    host, drives = host_rate(job), nvme_rates(job)
-    for link, rates in (
-        ("host", host and {"to_host": host, "from_host": host}),
-        ("nvme", drives and {"read": drives[0], "write": drives[1]}),
-    ):
-        total = sum(moved[name] for name in rates or ())
-        if total and rates:
-            times = [
-                off.transfer_s(num_bytes=moved[name], bandwidth_bytes_per_s=rate)
-                for name, rate in rates.items()
-            ]
-            slow, fast = reduce(smallest, rates.values()), reduce(largest, rates.values())
-            bounds = Bounds(lower=reduce(largest, times), upper=sum(times))
-            yield _Use(link, total, bounds, Bounds(lower=slow, upper=fast))
-
-
 def _cpu_optimizer_s(view: RankView, speed: Speed) -> float | None:
     """Seconds of the host's update, its rate shared by the node's ranks; None when the optimizer is on the GPU."""
     if view.job.offload.optimizer == "none" or speed.cpu_adam_params_per_s is None:
@@ -242,7 +149,7 @@ def _cpu_optimizer_s(view: RankView, speed: Speed) -> float | None:
     )
 
 
-def _link_time(use: _Use, compute: Compute, job: Job) -> LinkTime:
+def _link_time(use: Use, compute: Compute, job: Job) -> LinkTime:
     """A link's seconds, and the tokens that hide them: compute grows with tokens, these bytes do not."""
     tokens = rank_tokens(job)
     hide = use.seconds.upper * tokens / compute.seconds.upper if compute.seconds.upper else None
@@ -266,7 +173,7 @@ def _exposed_s(view: RankView, plan: Plan, speed: Speed) -> float:
         last = row.op == "reduce_scatter" and row.phase == "backward"
         if first or last:
             one = int(row.full_bytes / max(view.job.workload.grad_accum, 1) * share)
-            seconds = _leg_s(view.job, row, one, speed.link_bytes_per_s, speed.network_bytes_per_s)
+            seconds = leg_s(view.job, row, one, speed.link_bytes_per_s, speed.network_bytes_per_s)
             wanted[row.phase] += seconds
     return tm.exposed_floor_s(
         first_gather_s=wanted["forward"],
