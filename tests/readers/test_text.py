@@ -50,7 +50,7 @@ def test_carriage_returns_are_line_ends(write):
         (b"\xef\xbb\xbf", "is empty"),
         (b'{"a": "\xff"}', "not UTF-8 text (byte 7"),
         (b'{"a": "\x00"}', "binary"),
-        (b'"text"', "must hold a mapping of keys to values (got a str)"),
+        (b'"text"', "must hold a mapping of keys to values (got 'text')"),
         (b"null", "got nothing"),
     ],
 )

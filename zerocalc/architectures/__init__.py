@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from zerocalc.architectures.keys import Keys
-from zerocalc.errors import SpecError, UnknownNameError, unknown_name
+from zerocalc.errors import SpecError, UnknownNameError, shown, unknown_name
 from zerocalc.layout import Architecture
 
 _BUILDERS: Mapping[str, str] = {
@@ -72,7 +72,7 @@ def architecture(config: Mapping[str, Any], *, origin: str = "config") -> Archit
     `model_type` outside FAMILIES.
     """
     if not isinstance(config, Mapping):
-        raise SpecError(f"{origin}: a model's config must be an object (got {type(config).__name__})")
+        raise SpecError(f"{origin}: a model's config must be an object (got {shown(config)})")
     family = _family(config, origin)
     described = _builder(family)(Keys(config, family, origin=origin))
     note = _other_class(config, family)
@@ -102,7 +102,7 @@ def _family(config: Mapping[str, Any], origin: str) -> str:
             hint=f"add model_type, one of {', '.join(FAMILIES)}",
         )
     if not isinstance(model_type, str):
-        raise SpecError(f"{origin}: model_type must be text (got {type(model_type).__name__})")
+        raise SpecError(f"{origin}: model_type must be text (got {shown(model_type)})")
     if model_type not in _BUILDERS:
         raise _unknown_family(model_type[:60], origin)
     return model_type

@@ -59,11 +59,11 @@ def failure_of(error: Exception, arguments: Sequence[str]) -> Failure:
 
 
 def _where_told(message: str, arguments: Sequence[str]) -> str | None:
-    """Where an option that the message begins with is described."""
-    option, colon, _ = message.partition(":")
-    if not colon or not option.startswith("--") or not arguments:
+    """Where an option or argument that the message begins with is described."""
+    word = message.partition(" ")[0]
+    if not arguments or not (word.startswith("--") or (word.endswith(":") and word.isupper())):
         return None
-    return f"`zerocalc {arguments[0]} --help` describes {option.split()[0]}"
+    return f"`zerocalc {arguments[0]} --help` describes {word.rstrip(':')}"
 
 
 def _click_failure(error: click.ClickException, arguments: Sequence[str]) -> Failure:

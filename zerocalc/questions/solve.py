@@ -179,7 +179,11 @@ def _solve_work(job: Job, word: str) -> SolveAnswer:
     """The largest micro-batch or sequence length whose activations still fit."""
     other = "seq_len" if word == "micro_batch" else "micro_batch"
     if getattr(job.workload, other) is None:
-        raise UsageError(f"solve {word.replace('_', '-')} needs --{other.replace('_', '-')}")
+        flag = f"--{other.replace('_', '-')}"
+        raise UsageError(
+            f"solve {word.replace('_', '-')} needs {flag}",
+            hint=f"like {flag} {4096 if other == 'seq_len' else 1}",
+        )
     model = job.model.architecture
     if model is None or model.dimensions is None:
         raise UsageError(

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from zerocalc.errors import FileError, ZerocalcError
+from zerocalc.errors import FileError, ZerocalcError, shown
 from zerocalc.readers.bounds import MAX_DEPTH, DuplicateKeyError, short
 
 if TYPE_CHECKING:
@@ -277,6 +277,6 @@ def read_mapping(
     kind = only or _SUFFIXES.get(Path(label).suffix.lower(), default)
     data = parse_yaml(text, label, twice=twice) if kind == "yaml" else PARSERS[kind](text, label)
     if not isinstance(data, dict):
-        got = "nothing" if data is None else f"a {type(data).__name__}"
+        got = "nothing" if data is None else shown(data)
         raise FileError(f"{label}: must hold a mapping of keys to values (got {got})")
     return data
