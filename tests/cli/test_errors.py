@@ -209,3 +209,9 @@ def test_the_deepest_model_that_is_accepted_takes_no_time(framework, tmp_path):
     work = ("--micro-batch", "1", "--seq-len", "64")
     assert call("compare", str(tmp_path), "-n", "8", *work, "--framework", framework, "-q").code == 0
     assert time.perf_counter() - start < 10  # About one second on an idle machine.
+
+
+def test_nobodys_home_is_no_folder():
+    done = call("compare", "~nobody-at-all/model", "-n", "8")
+    assert done.code == 2
+    assert "~nobody-at-all/model: no such file or folder" in done.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from os.path import expanduser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +120,8 @@ def architecture_named(g: Givens, text: str) -> tuple[Architecture | None, str |
     if text.startswith("-"):
         parse_count(text, name="MODEL")
     if is_path(text):
-        return _from_path(Path(text).expanduser()), f"file:{text}"
+        # Path's own method raises where `~name` is nobody's home.
+        return _from_path(Path(expanduser(text))), f"file:{text}"
     if _COUNT.fullmatch(text):
         return None, None
     if shape := _SHAPE.fullmatch(text):
