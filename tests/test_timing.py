@@ -73,6 +73,26 @@ def test_drives_read_and_write_at_their_own_rates():
     assert given_rate.bandwidth_bytes_per_s.lower == given_rate.bandwidth_bytes_per_s.upper == 2e9
 
 
+def test_the_hosts_memory_bounds_the_update():
+    # Worked row: Adam reads 16 and writes 12 bytes a parameter; 1.41 billion parameters/s is what one host was measured at.
+    words = {
+        "dp": 1,
+        "strategy": "zero2",
+        "offload_optimizer": "cpu",
+        "gpu": "h100",
+        "host_bandwidth": "1TB/s",
+    }
+    least, usual = 10e9 * 28 / 200e9, 10e9 / 1.41e9
+    guessed = timed("10b", **words, dram_bandwidth="200GB/s")
+    assert guessed.step_s.lower == pytest.approx(least)
+    assert guessed.cpu_optimizer_s == pytest.approx(usual)
+    assert timed("10b", **words).step_s.lower == pytest.approx(usual)
+    measured = timed("10b", **words, dram_bandwidth="200GB/s", cpu_adam="2e9")
+    assert measured.step_s.lower == measured.cpu_optimizer_s == pytest.approx(10e9 / 2e9)
+    slow = timed("10b", **words, dram_bandwidth="20GB/s")
+    assert slow.cpu_optimizer_s == slow.step_s.lower == pytest.approx(10 * least)
+
+
 def test_infinity_efficiency():
     row = WORKED["zinf_eff_pg_70"]
     time = timed(

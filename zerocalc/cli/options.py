@@ -139,6 +139,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("--host-bandwidth", "RATE", "PCIe bandwidth of one GPU and direction, like 50GB/s"),
         Row("--nvme-bandwidth", "RATE", "NVMe bandwidth of one node, like 25GB/s"),
         Row("--cpu-adam", "RATE", "parameters per second that the CPU's optimizer updates"),
+        Row("--dram-bandwidth", "RATE", "a node's host memory: no update on the CPU is quicker than it"),
     ),
     "Files": (
         Row("--job", "FILE|-", "a job file: these options as JSON, TOML or YAML", paths_of("file")),

@@ -20,6 +20,7 @@ SPEED_WORDS = {
     "host_bandwidth": "host_bytes_per_s",
     "nvme_bandwidth": "nvme_bytes_per_s",
     "cpu_adam": "cpu_adam_params_per_s",
+    "dram_bandwidth": "dram_bytes_per_s",
 }
 """Each flag and the rate it sets."""
 

@@ -87,7 +87,8 @@ VOCABULARY: dict[str, Check] = {
     "sequence_parallel": _switch,
     **dict.fromkeys(("model", "trainable", "reserve"), _count_or_text),
     **dict.fromkeys(
-        ("peak_flops", "busbw", "network", "host_bandwidth", "nvme_bandwidth", "cpu_adam"), _count_or_text
+        ("peak_flops", "busbw", "network", "host_bandwidth", "nvme_bandwidth", "cpu_adam", "dram_bandwidth"),
+        _count_or_text,
     ),
 }
 """Every key of a job file, as the flag of the same name, with its shallow check."""

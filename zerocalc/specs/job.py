@@ -183,6 +183,8 @@ class Speed(Spec):
     """The same, writing; null where it is the same rate."""
     cpu_adam_params_per_s: Rate | None = None
     """Parameters that one node's CPUs update per second."""
+    dram_bytes_per_s: Rate | None = None
+    """Host memory of one node, read and written: no update there is quicker."""
     latency_s: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Of one hop of a collective."""
     tokens: Tokens15 | None = None

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from zerocalc.timing.links import Use
 
 SECONDS_PER_HOUR = 3600
+ADAM_DRAM_BYTES = 28
+"""Gradient, parameter and two moments in fp32 are read, all but the gradient written."""
 _MATMUL_KINDS: tuple[Kind, ...] = ("matrix", "head", "router", "shared_expert")
 
 
@@ -50,15 +52,17 @@ def step_of(view: RankView, plan: Plan) -> Step | None:
     uses = [*wire_uses(view, plan, speed), *offload_uses(job, plan)]
     adam = _cpu_optimizer_s(view, speed)
     bubble = 1 + (job.parallelism.pp - 1) / work.grad_accum
-    waits = [use.seconds.lower for use in uses] + ([] if adam is None else [adam])
+    waits = [use.seconds.lower for use in uses] + ([] if adam is None else [adam.lower])
     lower = reduce(largest, waits, compute.seconds.lower * bubble)
-    upper = compute.seconds.upper * bubble + sum(use.seconds.upper for use in uses) + (adam or 0.0)
+    upper = compute.seconds.upper * bubble + sum(use.seconds.upper for use in uses)
+    upper += 0.0 if adam is None else adam.upper
     tokens = work.micro_batch * work.seq_len * work.grad_accum * job.parallelism.data_parallel_size
     rate = Bounds(
         lower=tm.tokens_per_s(tokens_per_step=tokens, step_s=upper),
         upper=tm.tokens_per_s(tokens_per_step=tokens, step_s=lower),
     )
-    return Step(Bounds(lower=lower, upper=upper), tokens, rate, compute, uses, adam, bubble)
+    update = None if adam is None else adam.upper
+    return Step(Bounds(lower=lower, upper=upper), tokens, rate, compute, uses, update, bubble)
 
 
 def step_time(view: RankView, plan: Plan) -> Timing | None:
@@ -139,14 +143,25 @@ def _compute(view: RankView, speed: Speed) -> Compute:
     )
 
 
-def _cpu_optimizer_s(view: RankView, speed: Speed) -> float | None:
-    """Seconds of the host's update, its rate shared by the node's ranks; None when the optimizer is on the GPU."""
-    if view.job.offload.optimizer == "none" or speed.cpu_adam_params_per_s is None:
+def _cpu_optimizer_s(view: RankView, speed: Speed) -> Bounds | None:
+    """Seconds of the host's update, which the node's ranks share; None when the optimizer is on the GPU.
+
+    At least what its memory needs, where that is known; a rate that was given is no guess and holds for both bounds.
+    """
+    rate, dram = speed.cpu_adam_params_per_s, speed.dram_bytes_per_s
+    if view.job.offload.optimizer == "none" or (rate is None and dram is None):
         return None
     trained = sum(ceil_div(part.num_params, part.shard_ranks) for part in view.parts if part.trainable)
-    return off.cpu_adam_s(
-        num_params=trained * ranks_per_node(view.job), ranks=1, params_per_s=speed.cpu_adam_params_per_s
+    params = trained * ranks_per_node(view.job)
+    usual = 0.0 if rate is None else off.cpu_adam_s(num_params=params, ranks=1, params_per_s=rate)
+    if dram is None:
+        return Bounds(lower=usual, upper=usual)
+    least = off.cpu_adam_roofline_s(
+        num_params=params, dram_bytes_per_param=ADAM_DRAM_BYTES, dram_bytes_per_s=dram
     )
+    upper = largest(usual, least)
+    guessed = speed.origins.get("cpu_adam_params_per_s", "preset:").startswith("preset:")
+    return Bounds(lower=least if guessed else upper, upper=upper)
 
 
 def _link_time(use: Use, compute: Compute, job: Job) -> LinkTime:

@@ -41,6 +41,7 @@ RATES = {
     "host_node_bytes_per_s": Rate("PCIe, all GPUs together", 1e9, "GB/s per node"),
     "nvme_bytes_per_s": Rate("NVMe", 1e9, "GB/s per node"),
     "nvme_write_bytes_per_s": Rate("NVMe writing", 1e9, "GB/s per node"),
+    "dram_bytes_per_s": Rate("host memory", 1e9, "GB/s per node"),
     "cpu_adam_params_per_s": Rate("optimizer on the CPUs", 1e9, "billion parameters/s per node"),
     "latency_s": Rate("one hop of a collective", 1e-6, "microseconds"),
 }
