@@ -123,6 +123,16 @@ def test_across_nodes_the_node_owns_the_rate():
     assert link(time, "inter_node").seconds.lower == pytest.approx(expect, rel=1e-6)
 
 
+def test_two_slow_nodes_go_through_their_links_once():
+    # Flat ring: 15/16 of 6 B/param at the node's 12.5 GB/s; in two hops only half of it crosses, the rest is NVLink's.
+    time = timed("8b", dp=None, gpus=16, gpu="h100", node="dgx-h100", network="12.5GB/s")
+    full = 3 * 2 * 8e9
+    assert link(time, "inter_node").seconds.lower == pytest.approx(
+        full * (7 / 8 / 450e9 + 1 / 2 / 12.5e9), rel=1e-6
+    )
+    assert link(time, "inter_node").seconds.upper > full * 15 / 16 / 12.5e9
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     model=st.sampled_from(["7b", "llama-3-8b", "mixtral-8x7b", "gpt2-xl"]),

@@ -108,6 +108,22 @@ def hierarchical_all_reduce_s(
     )
 
 
+@formula(symbol="t_hier_leg", unit="s", source="alpha-beta")
+def hierarchical_leg_s(
+    *,
+    full_bytes: int,
+    ranks_per_node: int,
+    num_nodes: int,
+    node_bandwidth_bytes_per_s: float,
+    network_bytes_per_s: float,
+) -> float:
+    """Seconds of one leg in two hops, inside the nodes and then shard by shard across all their NICs; no latency."""
+    return (
+        (ranks_per_node - 1) / ranks_per_node * full_bytes / node_bandwidth_bytes_per_s
+        + (num_nodes - 1) / num_nodes * full_bytes / network_bytes_per_s
+    )  # fmt: skip
+
+
 @formula(symbol="t_flat", unit="s", source="ring")
 def flat_ring_leg_s(
     *,

@@ -42,7 +42,13 @@ def wire_uses(view: RankView, plan: Plan, speed: Speed) -> Iterator[Use]:
             continue
         network = speed.network_bytes_per_s
         real = None if network is None else network * speed.network_efficiency
-        fast = sum(leg_s(job, row, row.full_bytes, speed.link_bytes_per_s, network) for row in sending)
+        fast = sum(
+            smallest(
+                leg_s(job, row, row.full_bytes, speed.link_bytes_per_s, network),
+                _two_hops_s(job, row, speed.link_bytes_per_s, network),
+            )
+            for row in sending
+        )
         slow = sum(leg_s(job, row, row.full_bytes, speed.ring_bytes_per_s, real) for row in sending)
         waits = sum(_latency_s(view, row, speed) for row in sending)
         bandwidth = (
@@ -105,6 +111,27 @@ def leg_s(job: Job, row: Collective, full_bytes: int, inside: float, node: float
             nic_bandwidth_bytes_per_s=node / sharing,
         )
     seconds: float = legs * leg
+    return seconds
+
+
+def _two_hops_s(job: Job, row: Collective, inside: float, node: float | None) -> float:
+    """Seconds of a row's legs done hierarchically; those of the flat ring where that is no choice."""
+    per_node = ranks_per_node(job)
+    if (
+        _is_inside(job, row)
+        or node is None
+        or row.group in {"replica", "across_nodes"}
+        or row.group_size % per_node
+    ):
+        return leg_s(job, row, row.full_bytes, inside, node)
+    leg = tm.hierarchical_leg_s(
+        full_bytes=row.full_bytes,
+        ranks_per_node=per_node,
+        num_nodes=row.group_size // per_node,
+        node_bandwidth_bytes_per_s=inside,
+        network_bytes_per_s=node,
+    )
+    seconds: float = LEGS.get(row.op, 1) * leg
     return seconds
 
 
