@@ -24,7 +24,7 @@ def test_a_line_shows_formula_numbers_origin_and_section():
     assert "section 5" in line.citation
 
 
-@pytest.mark.parametrize("quantity", [q for q in QUANTITIES if q not in {"offload", "activations"}])
+@pytest.mark.parametrize("quantity", [q for q in QUANTITIES if q not in {"offload", "activations", "step"}])
 def test_every_quantity_sums_its_lines(quantity):
     job = zerocalc.job("7b", dp=8, gpu="80GB", offload_optimizer="cpu")
     answer = zerocalc.explain(job, quantity)
@@ -71,3 +71,22 @@ def test_megatron_shards_only_the_optimizer():
     assert lines["total"].difference_bytes == sum(
         line.difference_bytes for name, line in lines.items() if name != "total"
     )
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "zero2", "zero3", "hsdp"])
+def test_the_step_s_bounds_are_what_the_explanation_comes_to(strategy):
+    job = zerocalc.job(
+        "llama-3-8b", gpus=16, node="dgx-h100", micro_batch=2, seq_len=4096, shard_size=8, strategy=strategy
+    )
+    lines = {
+        (line.name, line.part): line for line in zerocalc.explain(job, "step", strategies=[strategy]).lines
+    }
+    time = zerocalc.estimate(job).results[0].time
+    assert lines["step", "at least"].value == pytest.approx(time.step_s.lower, rel=1e-12)
+    assert lines["step", "at most"].value == pytest.approx(time.step_s.upper, rel=1e-12)
+    assert lines["compute", "least"].value == pytest.approx(time.compute.seconds.lower, rel=1e-12)
+
+
+def test_a_step_is_not_explained_without_a_batch():
+    with pytest.raises(UsageError, match="need a batch"):
+        zerocalc.explain(zerocalc.job("7b", dp=8, gpu="h100"), "step")

@@ -35,9 +35,9 @@ _ALIASES = {
     "total": "model_states", "states": "model_states", "optimizer": "optimizer_states", "gradients": "grads",
     "parameters": "params", "communication": "sent", "volume": "sent", "wire": "sent", "memory": "peak",
     "fits": "peak", "cpu": "host", "traffic": "links", "peak_bytes": "peak", "floor_bytes": "floor",
-    "model_states_bytes": "model_states", "sent_bytes_per_rank": "sent",
+    "time": "step", "seconds": "step", "step_s": "step", "model_states_bytes": "model_states", "sent_bytes_per_rank": "sent",
 }  # fmt: skip
-QUANTITIES = (*_TERMS, "sent", "links", "offload", "activations")
+QUANTITIES = (*_TERMS, "sent", "links", "offload", "activations", "step")
 
 
 def explain(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) -> Explanation:
@@ -45,13 +45,17 @@ def explain(job: Job, quantity: str, *, strategies: Sequence[str] = COMPARED) ->
 
     `quantity` is a state (`params`, `grads`, `optimizer_states`), `model_states`, `floor`, `peak`, `host`, `nvme`,
     `sent`, `links`, or the name of one term; `offload` gives the tables of ZeRO-Offload and ZeRO-Infinity, `activations`
-    every saved tensor. Raises UnknownNameError for anything else.
+    every saved tensor, `step` the seconds of a step. Raises UnknownNameError for anything else.
     """
     wanted = _ALIASES.get(quantity.lower().replace("-", "_"), quantity.lower().replace("-", "_"))
     if wanted == "offload":
         from zerocalc.questions.offload import explain_offload
 
         return explain_offload(job)
+    if wanted == "step":
+        from zerocalc.questions.step import explain_step
+
+        return explain_step(job, strategies=strategies)
     if wanted == "activations":
         from zerocalc.questions.activations import explain_activations, knows_activations
 

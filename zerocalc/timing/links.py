@@ -45,7 +45,7 @@ def wire_uses(view: RankView, plan: Plan, speed: Speed) -> Iterator[Use]:
         fast = sum(
             smallest(
                 leg_s(job, row, row.full_bytes, speed.link_bytes_per_s, network),
-                _two_hops_s(job, row, speed.link_bytes_per_s, network),
+                two_hops_s(job, row, speed.link_bytes_per_s, network),
             )
             for row in sending
         )
@@ -85,11 +85,11 @@ def offload_uses(job: Job, plan: Plan) -> Iterator[Use]:
 def _by_link(job: Job, rows: Iterable[Collective]) -> dict[str, list[Collective]]:
     links: dict[str, list[Collective]] = {}
     for row in rows:
-        links.setdefault("intra_node" if _is_inside(job, row) else "inter_node", []).append(row)
+        links.setdefault("intra_node" if is_inside(job, row) else "inter_node", []).append(row)
     return links
 
 
-def _is_inside(job: Job, row: Collective) -> bool:
+def is_inside(job: Job, row: Collective) -> bool:
     """Whether a collective's ranks are neighbours in one node."""
     return row.group not in {"replica", "across_nodes"} and row.group_size <= ranks_per_node(job)
 
@@ -99,7 +99,7 @@ def leg_s(job: Job, row: Collective, full_bytes: int, inside: float, node: float
     ranks, legs = row.group_size, LEGS.get(row.op, 1)
     if ranks <= 1:
         return 0.0
-    if _is_inside(job, row) or node is None:
+    if is_inside(job, row) or node is None:
         leg = tm.ring_leg_s(full_bytes=full_bytes, ranks=ranks, latency_s=0.0, bandwidth_bytes_per_s=inside)
     else:
         sharing = ranks_per_node(job) if row.group in {"replica", "across_nodes"} else 1
@@ -114,11 +114,11 @@ def leg_s(job: Job, row: Collective, full_bytes: int, inside: float, node: float
     return seconds
 
 
-def _two_hops_s(job: Job, row: Collective, inside: float, node: float | None) -> float:
+def two_hops_s(job: Job, row: Collective, inside: float, node: float | None) -> float:
     """Seconds of a row's legs done hierarchically; those of the flat ring where that is no choice."""
     per_node = ranks_per_node(job)
     if (
-        _is_inside(job, row)
+        is_inside(job, row)
         or node is None
         or row.group in {"replica", "across_nodes"}
         or row.group_size % per_node
