@@ -36,6 +36,22 @@ def test_what_the_job_does_not_say_is_left_out():
     assert batch["arithmetic_intensity", "optimizer_states", ""].value == 512
 
 
+def test_a_delayed_update_hides_the_shorter_of_gpu_and_host():
+    words = {
+        "gpus": 1,
+        "strategy": "zero2",
+        "offload_optimizer": "cpu",
+        "micro_batch": 4,
+        "seq_len": 1024,
+        "gpu": "h100",
+    }
+    time = zerocalc.estimate(zerocalc.job("1b", **words, cpu_adam="1e9")).results[0].time
+    delayed = lines("1b", **words, cpu_adam="1e9")["step_with_delayed_update", "upper bound", "host"]
+    assert time.cpu_optimizer_s == 1
+    assert delayed.value == pytest.approx(max(time.step_s.upper - 1, 1))
+    assert delayed.unit == "s"
+
+
 def test_thresholds_of_section_4_2():
     """More than 70 GB/s for half of 70 TFLOP/s at the smallest batch; 4 times that for the optimizer."""
     found = lines("1b", gpus=1, micro_batch=1, seq_len=1024, peak_flops="70T", host_bandwidth="70GB/s")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from zerocalc.evaluate import request_of
+from zerocalc.evaluate import evaluate, inapplicable, request_of
 from zerocalc.formulas import offload as off
 from zerocalc.formulas.registry import Applied, apply
 from zerocalc.questions.lines import line_of
@@ -176,6 +176,16 @@ def _aggregates(job: Job) -> Iterator[ExplainedLine]:
         yield _line(job, together, name="bandwidth_of_all_nodes", part="bandwidth-centric", tier=tier)
 
 
+def _delay(job: Job) -> Iterator[ExplainedLine]:
+    """ZeRO-Offload's delayed update: the host's runs beside the next step's compute, and the longer of the two is seen."""
+    if job.offload.optimizer == "none" or inapplicable(job):
+        return
+    time = evaluate(job)[0].time
+    if time is not None and (update := time.cpu_optimizer_s) is not None:
+        delayed = apply(off.delayed_update_s, gpu_s=time.step_s.upper - update, cpu_s=update)
+        yield _line(job, delayed, name="step_with_delayed_update", part="upper bound", tier="host")
+
+
 LISTERS: tuple[Callable[[Job], Iterator[ExplainedLine]], ...] = (
     _placements,
     _traffic,
@@ -183,5 +193,6 @@ LISTERS: tuple[Callable[[Job], Iterator[ExplainedLine]], ...] = (
     _infinity_memory,
     _efficiency,
     _aggregates,
+    _delay,
 )
 """What is said, in order; a further table of a paper is one more."""
