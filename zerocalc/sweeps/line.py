@@ -20,9 +20,9 @@ Columns = dict[str, Any]
 
 def answers(recorder: Recorder, points: Sequence[Mapping[str, int]]) -> list[Columns | str]:
     """Each point's columns, or the reason why it cannot be."""
-    if len(points) < ENOUGH:
+    if len(points) < ENOUGH and not recorder.records:
         return [recorder.plainly(point) for point in points]
-    if find_spec("numpy") is None:
+    if len(points) < ENOUGH or find_spec("numpy") is None:
         return [_alone(*recorder.answer_at(point)) for point in points]
     import numpy as np
 
