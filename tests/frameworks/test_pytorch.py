@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import zerocalc
 from tests.frameworks.measured import job_of, layout_from_param_shapes, rotary_buffers
 from zerocalc.architectures import architecture
 from zerocalc.errors import UsageError
@@ -393,3 +394,15 @@ def test_buffers_are_broadcast_by_their_own_element_type() -> None:
     rows = {row.dtype: row for row in plan(view_of(job)).collectives if row.tensor == "buffers"}
     assert {dtype: row.full_bytes for dtype, row in rows.items()} == {"int64": 512 * 8, "fp32": 64 * 4}
     assert all(row.count == 1 for row in rows.values())
+
+
+def test_a_packed_base_says_that_it_is_gathered_unpacked():
+    words = {"dp": 8, "lora_rank": 16, "framework": "pytorch", "strategy": "zero3"}
+    said = [
+        any(
+            "unpacked" in line
+            for line in zerocalc.estimate(zerocalc.job("llama-3-8b", frozen_dtype=t, **words)).warnings
+        )
+        for t in ("nf4", "bf16")
+    ]
+    assert said == [True, False]

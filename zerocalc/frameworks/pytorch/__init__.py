@@ -49,6 +49,11 @@ def plan(view: RankView) -> Plan:
     answer.warnings[:0] = warnings
     if settings["sync_module_states"] is False:
         answer.terms.append(loaded_model(view, types_of(view, settings)))
+    if any(part.param_bytes < 1 for part in view.parts) and "params" in view.strategy.shards:
+        answer.warnings.append(
+            "a base below one byte per parameter is gathered here unpacked, in the compute type; packed in 16-bit storage "
+            "(bnb_4bit_quant_storage) FSDP gathers a quarter of that"
+        )
     return answer
 
 
