@@ -90,3 +90,8 @@ def test_the_step_s_bounds_are_what_the_explanation_comes_to(strategy):
 def test_a_step_is_not_explained_without_a_batch():
     with pytest.raises(UsageError, match="need a batch"):
         zerocalc.explain(zerocalc.job("7b", dp=8, gpu="h100"), "step")
+
+
+def test_what_is_not_sharded_says_so():
+    (line,) = zerocalc.explain(zerocalc.job("7b", dp=8), "params", strategies=["zero1"]).lines
+    assert {item.name: item.origin for item in line.inputs}["shards"] == "zero1 keeps it whole"

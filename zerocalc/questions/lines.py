@@ -67,7 +67,7 @@ def line_of(
         formula=amount.expression,
         substituted=amount.substituted(),
         inputs=[
-            ExplainedInput(name=key, value=value, origin=_origin(job, key, state, tier))
+            ExplainedInput(name=key, value=value, origin=_origin(job, key, value, state, tier))
             for key, value in amount.inputs.items()
         ],
         source=amount.source,
@@ -76,8 +76,10 @@ def line_of(
     )
 
 
-def _origin(job: Job, key: str, state: str | None, tier: str) -> str:
+def _origin(job: Job, key: str, value: object, state: str | None, tier: str) -> str:
     """Where an input came from: the words of the job it follows from, each with its origin."""
+    if key == "shards" and value == 1 and job.parallelism.shard_size > 1:
+        return f"{job.strategy} keeps it whole"
     if key.startswith("bytes_per") and state in _BYTES_OF_STATE:
         words: Sequence[str] = (_BYTES_OF_STATE[state],)
     else:
